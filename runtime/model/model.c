@@ -516,6 +516,15 @@ static bool read_trained(Model *model, const Safetensors *file, const PublicTens
     return good;
 }
 
+bool model_fits(const Model *model, const Safetensors *file) {
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        const TensorEntry *entry = safetensors_find(file, one->name);
+        if (entry && !fits_tensor(one, entry)) return wrong_shape(file, one->name, one, entry);
+    }
+    return true;
+}
+
 bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
     for (int i = 0; i < model->parameter_count && good; i++) {

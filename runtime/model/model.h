@@ -165,6 +165,8 @@ size_t model_elements(const Model *model);
 /* Initializes all parameters and states as their `~` specifies, each a function of (seed, public
  * name, element). */
 void model_initialise(Model *model, uint64_t seed);
+/* True if the parameters in the file have the shapes of the model; otherwise, prints an error. */
+bool model_fits(const Model *model, const Safetensors *file);
 /* Reads parameters, states and, if `optimizer`, optimizer states from a file; false after a
  * message. States that the file lacks are unchanged. */
 bool model_read(Model *model, const Safetensors *file, bool optimizer);

@@ -161,6 +161,18 @@ moec import tuned_folder --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --o
 [ "$(losses run_tuned --data text)" = "$(losses tuned --data text)" ] || wrong "the exported variant has another loss"
 awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN { exit !(a < b) }' || wrong "the variant learns nothing"
 
+# The context length of exported files.
+for format in qwen3 gguf gguf_moec; do
+    moec export normed.safetensors --format $format -c 40 --out longer_$format > log 2>&1 || wrong "$(cat log)"
+    from=longer_$format
+    [ $format = qwen3 ] || from=$from/model.gguf
+    moec import "$from" --out "longer_run_$format" > log 2>&1 || wrong "$(cat log)"
+    moec check "longer_run_$format" --json | grep -q '"context_length": *40' || wrong "another context length: $format"
+done
+for format in gpt2 gguf gguf_moec; do
+    fails "place has shape [16, 16], but the model needs [40, 16]" moec export learned.safetensors --format $format -c 40 --out nowhere
+done
+
 # Features that the family does not have are named, and nothing is written.
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x

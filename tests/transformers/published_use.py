@@ -13,7 +13,7 @@ import numpy.ma
 import gguf_text
 from gguf_text import moec
 
-WINDOW, WINDOWS = 96, 1  # of the perplexity; only the first window begins with <bos>, which Gemma needs
+WINDOW, WINDOWS = 96, 3  # of the perplexity; each window begins with <bos> if the tokenizer has one, which Gemma needs
 QUESTION = "What is the capital of France?"
 CONTEXT, STEPS, BATCH = 128, 20, 2  # of LoRA; llama.cpp reads at most CONTEXT tokens of the exported model
 LORA = """use lora
@@ -42,32 +42,45 @@ def evaluated(run, data, context=CONTEXT):
 
 
 def windows_of(folder):
-    """Token file with the first windows of the validation text, and its tokens."""
-    (folder / "prompt.bin").unlink(missing_ok=True)
-    text = (folder / "held.txt").read_text()
-    tokens = [int(one) for one in gguf_text.tokens_of(text, folder / "tokenizer.json", folder)][:WINDOW * WINDOWS + 1]
-    (folder / "windows.bin").write_bytes(struct.pack(f"<256I{len(tokens)}I", 20240801, 1, len(tokens), *[0] * 253, *tokens))
-    return folder / "windows.bin", tokens
+    """Windows of WINDOW + 1 tokens of the validation text."""
+    def tokens_of(text):
+        (folder / "prompt.bin").unlink(missing_ok=True)
+        return [int(one) for one in gguf_text.tokens_of(text, folder / "tokenizer.json", folder)]
+
+    first, tokens = tokens_of("a"), tokens_of((folder / "held.txt").read_text())
+    start = first[:1] if first[:1] == tokens[:1] else []
+    tokens = tokens[len(start):]
+    step = WINDOW - len(start)
+    return [start + tokens[i * step:(i + 1) * step + 1] for i in range(WINDOWS)]
 
 
-def loss_of_llama(file, tokens):
+def loss_of_moec(run, folder, windows):
+    """The mean negative log-likelihood of the windows."""
+    total, data = 0, folder / "window.bin"
+    for window in windows:
+        data.write_bytes(struct.pack(f"<256I{len(window)}I", 20240801, 1, len(window), *[0] * 253, *window))
+        total += evaluated(run, data, WINDOW)
+    return total / len(windows)
+
+
+def loss_of_llama(file, windows):
     """The same mean by llama.cpp. A large bias selects the known token; the reported log-probability is without the bias."""
     server, total = gguf_text.read_by_llama(file), 0
-    for begin in range(0, WINDOW * WINDOWS, WINDOW):
-        for end in range(begin + 1, begin + WINDOW + 1):
-            result = server.handle_completions({"prompt": tokens[begin:end], "max_tokens": 1, "temperature": 0, "logprobs": 1,
-                                                "logit_bias": {str(tokens[end]): 1000}})
+    for window in windows:
+        for end in range(1, WINDOW + 1):
+            result = server.handle_completions({"prompt": window[:end], "max_tokens": 1, "temperature": 0, "logprobs": 1,
+                                                "logit_bias": {str(window[end]): 1000}})
             assert "choices" in result, result
             found = result["choices"][0]["logprobs"]["content"][0]
-            assert found["id"] == tokens[end]
+            assert found["id"] == window[end]
             total -= found["logprob"]
     return total / (WINDOW * WINDOWS)
 
 
 def compare_perplexity(run, file, folder, limit):
     """limit: relative difference of the mean negative log-likelihood."""
-    data, tokens = windows_of(folder)
-    mine, other = evaluated(run, data, WINDOW), loss_of_llama(file, tokens)
+    windows = windows_of(folder)
+    mine, other = loss_of_moec(run, folder, windows), loss_of_llama(file, windows)
     print(f"{pathlib.Path(file).name}: perplexity of {WINDOW * WINDOWS} tokens {numpy.exp(mine):.3f}, of llama.cpp {numpy.exp(other):.3f}; "
           f"negative log-likelihood {mine:.4f} and {other:.4f}, {abs(mine / other - 1):.1e} apart")
     assert abs(mine / other - 1) < limit

@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/text_list.h"
 #include "data/shards.h"
 #include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
@@ -17,7 +18,8 @@
 typedef struct Export {
     const char *run, *out, *layout, *layouts_file, *type;
     const BlockType *blocks; /* of --type, or NULL */
-    bool bare;               /* without a tokenizer */
+    TextList sets;
+    bool bare; /* without a tokenizer */
     bool json;
     Safetensors *file;
     MoecCompiler *compiler, *layouts;
@@ -79,9 +81,8 @@ static bool spec_of_run(Export *export) {
         {"inference.weight_dtype", "inference.weight_dtype=f32"},
         {"inference.kv_cache_dtype", "inference.kv_cache_dtype=f32"},
         {"inference.head_dtype", "inference.head_dtype=f32"}};
-    const char *sets[3];
-    int count = 0;
-    MoecCompiler *own = checkpoint_spec(export->file, NULL, 0);
+    TextList *sets = &export->sets;
+    MoecCompiler *own = checkpoint_spec(export->file, sets->items, sets->count);
     if (!own) return false;
     if (exports_own(export)) {
         export->compiler = own;
@@ -90,10 +91,10 @@ static bool spec_of_run(Export *export) {
     for (int i = 0; i < 3; i++) {
         const char *type = moec_option(own, types[i][0]);
         if (type && strcmp(type, "f32") != 0 && strcmp(type, "same") != 0)
-            sets[count++] = types[i][1];
+            sets->items[sets->count++] = types[i][1];
     }
     moec_close(own);
-    export->compiler = checkpoint_spec(export->file, sets, count);
+    export->compiler = checkpoint_spec(export->file, sets->items, sets->count);
     const char *type = safetensors_quantized(export->file);
     const bool gguf = strncmp(export->layout, "gguf", 4) == 0;
     if (type && !(gguf && (export->type || !strcmp(type, "int4"))))
@@ -113,7 +114,8 @@ static bool look_for_option(Export *export) {
         (!open_layouts(export) || !find_architecture(export) || !find_layout(export)))
         return false;
     export->model = model_describe(export->compiler, &shape);
-    if (!export->model || exports_own(export)) return export->model != NULL;
+    if (!export->model || !model_fits(export->model, export->file)) return false;
+    if (exports_own(export)) return true;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
                                       export->model, export->file);
     if (moec_failed(export->layouts) || !export->conversion) return false;
@@ -236,6 +238,7 @@ int command_export(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--type", "TYPE", &export.type,
          "quantization of the matrices in GGUF: q8_0, q5_0, q4_0, q4_k (default: none)"},
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
+        SET_OPTION(&export.sets),
         {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},
         {.kind = OPTION_END},
     };

@@ -190,7 +190,7 @@ static const Command commands[] = {
     {"export",
      command_export,
      "Convert",
-     0,
+     SET_CONTEXT,
      "RUN --format LAYOUT -o DIR [options]",
      "Export a trained model for Hugging Face or llama.cpp.",
      {"export run --format llama -o folder", "export run --format gguf -o folder"},
