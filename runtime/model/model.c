@@ -542,23 +542,64 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     return good && model_put(model);
 }
 
-/* Lines of a message: the first of them, and their count. */
-typedef struct Names {
-    char *text;
-    int count;
-} Names;
-
 enum { LISTED = 20 };
 
-static void add_name(Names *names, const char *name) {
-    if (names->count++ < LISTED) names->text = memory_append(names->text, "\n    %s", name);
+/* Names in a message. Those that differ in numbers only, such as the number of the block, share a
+ * line: "block.*.attention.query (30)". */
+typedef struct Names {
+    char *text, *lines[LISTED], *first[LISTED];
+    int counts[LISTED]; /* of names in each line */
+    int lines_used, count;
+} Names;
+
+static char *without_numbers(const char *name) {
+    char *text = memory_new(strlen(name) + 1), *end = text;
+    for (const char *from = name; *from;) {
+        const size_t digits = from == name || from[-1] == '.' ? strspn(from, "0123456789") : 0;
+        if (digits && from[digits] == '.') {
+            *end++ = '*';
+            from += digits;
+        } else
+            *end++ = *from++;
+    }
+    return text;
 }
 
-/* Adds the line "... and 37 more" to a list that is longer than LISTED. */
+static void add_name(Names *names, const char *name) {
+    char *line = without_numbers(name);
+    int i = 0;
+    names->count++;
+    while (i < names->lines_used && strcmp(names->lines[i], line) != 0) i++;
+    if (i < LISTED) names->counts[i]++;
+    if (i == LISTED || i < names->lines_used) {
+        free(line);
+        return;
+    }
+    names->first[i] = memory_format("%s", name);
+    names->lines[names->lines_used++] = line;
+}
+
+/* A line for each group, and "... and 37 more" if there are more than LISTED groups. */
 static const char *listed_names(Names *names) {
-    if (names->count > LISTED)
-        names->text = memory_append(names->text, "\n    ... and %d more", names->count - LISTED);
+    int left = names->count;
+    names->text = memory_format("%s", "");
+    for (int i = 0; i < names->lines_used; i++) {
+        names->text =
+            names->counts[i] == 1
+                ? memory_append(names->text, "\n    %s", names->first[i])
+                : memory_append(names->text, "\n    %s (%d)", names->lines[i], names->counts[i]);
+        left -= names->counts[i];
+    }
+    if (left) names->text = memory_append(names->text, "\n    ... and %d more", left);
     return names->text;
+}
+
+static void free_names(Names *names) {
+    for (int i = 0; i < names->lines_used; i++) {
+        free(names->lines[i]);
+        free(names->first[i]);
+    }
+    free(names->text);
 }
 
 static bool report_lacking(const Safetensors *file, Names *names, bool lacking) {
@@ -619,9 +660,9 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking, uint64_t s
     if (good && left.count)
         note_message("%s has %d tensor%s that the model does not have:%s", file->path, left.count,
                      left.count == 1 ? "" : "s", listed_names(&left));
-    free(wrong.text);
-    free(absent.text);
-    free(left.text);
+    free_names(&wrong);
+    free_names(&absent);
+    free_names(&left);
     free(used);
     begin_averages(model);
     return good && model_put(model);
