@@ -24,7 +24,8 @@ void *memory_reserve(size_t bytes);
 /* Joins its accessed pages to huge pages where all pages of one are accessed. */
 void memory_join_pages(void *block, size_t bytes);
 void memory_unmap(void *block, size_t bytes);
-/* Releases the pages of a part of a block. Its content is then undefined. */
+/* Releases the whole pages of a part of a block, whose content is then undefined, or of a mapped
+ * file, which is read again. */
 void memory_release(void *part, size_t bytes);
 
 /* Resident bytes: current, and maximum since memory_reset_peak. */

@@ -62,6 +62,8 @@ static const void *entry_bytes(const TensorEntry *entries, int index, const Make
     return maker->bytes;
 }
 
+enum { CHECKSUM_PART = 1 << 24 }; /* bytes */
+
 /* Computes the checksum over entries in the order of their data, for reader and writer alike.
  * text[33] receives the digits. mapped: the data is a file; its pages are released. */
 static void content_checksum(char *text, const TensorEntry *entries, int count, json_t *notes,
@@ -71,8 +73,12 @@ static void content_checksum(char *text, const TensorEntry *entries, int count, 
     checksum_text(state, notes, NULL);
     for (int i = 0; i < count; i++) {
         checksum_text(state, NULL, &entries[i]);
-        XXH3_128bits_update(state, entry_bytes(entries, i, maker), entries[i].bytes);
-        if (mapped) memory_release((void *)(uintptr_t)entries[i].data, entries[i].bytes);
+        const unsigned char *bytes = entry_bytes(entries, i, maker);
+        for (size_t left = entries[i].bytes, size; left; left -= size, bytes += size) {
+            size = left < CHECKSUM_PART ? left : CHECKSUM_PART;
+            XXH3_128bits_update(state, bytes, size);
+            if (mapped) memory_release((void *)(uintptr_t)bytes, size);
+        }
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);

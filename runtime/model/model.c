@@ -374,7 +374,9 @@ static bool read_values(const Safetensors *file, const char *name, const PublicT
         return !needed || error_message("use weights made for this model and these settings",
                                         "%s has no tensor %s", file->path, name);
     if (!fits_tensor(one, entry)) return wrong_shape(file, name, one, entry);
-    return safetensors_floats(file, entry, values, one->count);
+    const bool good = safetensors_floats(file, entry, values, one->count);
+    memory_release((void *)(uintptr_t)entry->data, entry->bytes); /* pages of the mapped file */
+    return good;
 }
 
 static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,

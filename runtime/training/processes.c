@@ -13,8 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* The number of the mesh is that of the launcher. */
 static bool check_size(const ProcessGroup *launch, long size) {
@@ -297,12 +295,8 @@ void processes_collect(const TrainRun *run, bool optimizer) {
                             moment_elements(model));
 }
 
-/* Returns the whole pages of the elements to the system; they read as zeros afterwards. */
 static void drop_pages(float *block, size_t start, size_t end) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)(block + start) + page - 1) / page * page,
-                    last = (uintptr_t)(block + end) / page * page;
-    if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
+    memory_release(block + start, (end - start) * sizeof *block);
 }
 
 /* Elements [start, end) of the weights, without the own range. */
