@@ -125,6 +125,14 @@ long decoder_vocabulary(const Decoder *decoder) {
     return logits->shape[logits->rank - 1];
 }
 
+long decoder_model_width(const Model *model, const char *output) {
+    const MoecGraphEntry *step = &model->table->graphs[0];
+    for (int i = 0; i < step->output_count; i++)
+        if (strcmp(step->outputs[i].name, output) == 0)
+            return step->outputs[i].shape[step->outputs[i].rank - 1];
+    return 0;
+}
+
 bool decoder_reset(Decoder *decoder) {
     Call *step = decoder->step;
     Device *device = decoder->model->device;
@@ -144,9 +152,9 @@ static bool run_part(Decoder *decoder, const int32_t *tokens, long count, int32_
     return call_run(*call, 0, false);
 }
 
-const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count) {
+const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count, int32_t next) {
     Call *call;
-    return run_part(decoder, tokens, count, -1, &call) ? call_get(call, decoder->logits) : NULL;
+    return run_part(decoder, tokens, count, next, &call) ? call_get(call, decoder->logits) : NULL;
 }
 
 int decoder_proposal_count(const Decoder *decoder) {
