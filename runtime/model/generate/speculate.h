@@ -9,8 +9,8 @@
  *
  * The text is that of decoding without a draft, bit for bit, with sampling as well. The logits of a
  * row do not depend on the number of rows (together.c), and a token depends on logits, seed and
- * its number alone. The draft samples with the same random numbers. Steps with and without proposals
- * can therefore alternate: the caches of the model are the same, and those of the draft catch up. */
+ * its number alone. The draft samples with the same random numbers. Steps with and without
+ * proposals can alternate: they fill the caches of the model alike, and the draft catches up. */
 #ifndef SPECULATE_H
 #define SPECULATE_H
 

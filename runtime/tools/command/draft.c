@@ -1,4 +1,4 @@
-/* draft: the model that proposes tokens in speculative decoding: another run, or the model itself. */
+/* draft: the model that proposes tokens in speculative decoding: of another run, or the model. */
 #include "tools/command/internal.h"
 
 #include "base/message.h"

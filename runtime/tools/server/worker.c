@@ -212,7 +212,7 @@ static DecodeSlot *lone_slot(const Worker *worker) {
 
 /* One token of the only running sequence by speculation. False without a step: the draft lacks
  * blocks of the text, and has read one of them. */
-static bool speculate(Worker *worker, DecodeSlot *slot) {
+static bool speculate_slot(Worker *worker, DecodeSlot *slot) {
     Speculation *speculation = worker->speculation;
     const Row *row = &slot->choice->row;
     if (worker->speculating != slot) {
@@ -238,7 +238,7 @@ static bool speculate(Worker *worker, DecodeSlot *slot) {
 static void step_slots(Worker *worker) {
     int count = 0;
     DecodeSlot *lone = lone_slot(worker);
-    if (lone && speculate(worker, lone)) return;
+    if (lone && speculate_slot(worker, lone)) return;
     worker->speculating = NULL;
     for (long i = 0; i < worker->service->rows; i++) {
         DecodeSlot *slot = &worker->slots[i];
