@@ -4,6 +4,8 @@ company COUNT PROCESS   mixed requests, alone one after the other, then all at o
                         probabilities; prints the seconds of both, the processor seconds of the server and a digest of the answers
 switch TOKENS           an answer of that many tokens, during which short requests come and go, is the one alone; with a draft, it
                         speculates in between
+leftover TOKENS         an answer is the same after one that a stop sequence ended, which leaves proposals of a draft
+speed PORT TOKENS [FACTOR]  tokens/s of one client, compared with the server at PORT: at least FACTOR times as many
 join TOKENS             a short request ends before three of that many tokens that began before it
 prefix TOKENS [FACTOR]  the time to the first token of a prompt whose first TOKENS tokens were sent before; at least FACTOR times
                         faster than at first
@@ -19,6 +21,7 @@ import json
 import os
 import random
 import re
+import statistics
 import sys
 import threading
 import time
@@ -115,6 +118,37 @@ def switch(tokens):
     print(f"switch: {'the same' if same else 'another'} answer with {shorts} short requests, {shared:.0f} shared steps and "
           f"{difference['accepted_tokens']:.0f} accepted tokens")
     return same and shorts > 2 and shared > 8 and difference["accepted_tokens"] > 0
+
+
+def leftover(tokens):
+    common = {"max_tokens": tokens, "temperature": 0, "logprobs": 1}
+    made = ask({"prompt": "layer", **common})["choices"][0]["text"]
+    bodies = [{"prompt": "param" + made[:end - 1], **common} for end in range(2, tokens)]
+    before = [ask(body)["choices"] for body in bodies]
+    wrong = []
+    for end, (body, answer) in enumerate(zip(bodies, before), 2):
+        ask({"prompt": "layer", "stop": made[:end], **common})
+        if ask(body)["choices"] != answer:
+            wrong.append(end)
+    print(f"leftover: {len(bodies) - len(wrong)} of {len(bodies)} answers equal")
+    return not wrong
+
+
+def speed(other, tokens, factor=1.0):
+    """The medians of 7 pairs, after one that warms up."""
+    body, pairs = {"prompt": "option norm: layer = rms_norm ", "max_tokens": tokens, "temperature": 0, "ignore_eos": True}, []
+    for _ in range(8):
+        rates = []
+        for server in (other, port):
+            began = time.monotonic()
+            ask(body, http.client.HTTPConnection(host, int(server), timeout=300))
+            rates.append(tokens / (time.monotonic() - began))
+        pairs.append((rates[1] / rates[0], *rates))
+    ratio, before, after = (statistics.median(values) for values in zip(*pairs[1:]))
+    counted = metrics()
+    print(f"speed: {after:.1f} tokens/s compared with {before:.1f}, median ratio {ratio:.2f}; "
+          f"{counted['moec_accepted_tokens_total']:.0f} of {counted['moec_draft_tokens_total']:.0f} proposals accepted")
+    return ratio >= factor
 
 
 def join(tokens):

@@ -22,8 +22,7 @@ Speculation *speculation_new(Decoder *decoder, Decoder *draft, Together *togethe
     made->decoder = decoder;
     made->draft = draft;
     if (!draft && most > decoder_proposal_count(decoder)) most = decoder_proposal_count(decoder);
-    made->most = made->now = most;
-    made->source = decoder;
+    made->most = most;
     made->choose = choose;
     made->data = data;
     made->together = together;
@@ -44,19 +43,20 @@ void speculation_free(Speculation *speculation) {
     free(speculation);
 }
 
-bool speculation_reset(Speculation *speculation) {
-    speculation->count = speculation->taken = 0;
-    speculation->drafted.count = 0;
-    return decoder_reset(speculation->decoder) &&
-           (!speculation->draft || decoder_reset(speculation->draft));
-}
-
 void speculation_take(Speculation *speculation, Decoder *decoder) {
     speculation->decoder = decoder;
     speculation->source = decoder;
+    speculation->now = speculation->most;
     speculation->count = speculation->taken = 0;
     for (int i = 0; i < speculation->row_count; i++)
         speculation->rows[i]->step->cache = decoder->step->cache;
+}
+
+bool speculation_reset(Speculation *speculation) {
+    speculation_take(speculation, speculation->decoder);
+    speculation->drafted.count = 0;
+    return decoder_reset(speculation->decoder) &&
+           (!speculation->draft || decoder_reset(speculation->draft));
 }
 
 /* ---- the draft ---- */
