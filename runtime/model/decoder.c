@@ -157,16 +157,10 @@ const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count
     return run_part(decoder, tokens, count, next, &call) ? call_get(call, decoder->logits) : NULL;
 }
 
-int decoder_proposal_count(const Decoder *decoder) {
-    if (decoder->proposals < 0) return 0;
-    const MoecTensor *output = &decoder->step->graph->outputs[decoder->proposals];
-    return (int)output->shape[output->rank - 1];
-}
-
 const float *decoder_proposals(const Decoder *decoder) {
     const MoecTensor *output = &decoder->fed->graph->outputs[decoder->proposals];
     const float *all = call_get(decoder->fed, decoder->proposals);
-    return all ? all + tensor_count(output) - decoder_proposal_count(decoder) : NULL;
+    return all ? all + tensor_count(output) - output->shape[output->rank - 1] : NULL;
 }
 
 /* The call that computed the last of the tokens; *last: the index of its logits there. */

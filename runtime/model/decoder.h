@@ -15,7 +15,7 @@ typedef struct Decoder {
     long rows; /* sequences in the batch, all at the same position */
     long position, length;
     int logits;    /* output slot */
-    int proposals; /* the same, or -1: see decoder_proposals */
+    int proposals; /* the same, or -1 */
     Call *fed;     /* the last call that ran */
 } Decoder;
 
@@ -53,11 +53,8 @@ const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
  * next: the token after those of the only row; -1: unknown, or several rows. Returns logits [row,
  * count, vocabulary], valid until the next call; NULL after a device error, which was printed. */
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count, int32_t next);
-/* The number of tokens that each position of the model proposes after the most likely next one:
- * see moec_speculate. 0: none. */
-int decoder_proposal_count(const Decoder *decoder);
-/* Those of the last position of the last row, valid until the next call. NULL after a device error,
- * which was printed. */
+/* The tokens that the last position of the last row proposes after the most likely next one: see
+ * moec_speculate; valid until the next call. NULL after a device error, which was printed. */
 const float *decoder_proposals(const Decoder *decoder);
 /* The same two for a device that finds the most likely token itself: see DeviceKind.most_likely.
  * `likely` receives one token, or [row, count]. False after a device error. */

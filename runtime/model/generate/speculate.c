@@ -21,7 +21,8 @@ Speculation *speculation_new(Decoder *decoder, Decoder *draft, Together *togethe
     Speculation *made = memory_new(sizeof *made);
     made->decoder = decoder;
     made->draft = draft;
-    if (!draft && most > decoder_proposal_count(decoder)) most = decoder_proposal_count(decoder);
+    const int own = (int)decoder_model_width(decoder->model, "proposals");
+    if (!draft && most > own) most = own;
     made->most = most;
     made->choose = choose;
     made->data = data;

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-bool draft_is_self(const char *run) {
-    return run && strcmp(run, "self") == 0;
+static bool is_self(const char *run) {
+    return strcmp(run, "self") == 0;
 }
 
 bool draft_prepare(const char *run, MoecCompiler *compiler) {
-    if (draft_is_self(run)) moec_speculate(compiler);
+    if (run && is_self(run)) moec_speculate(compiler);
     return !run || speculation_possible(compiler);
 }
 
@@ -59,7 +59,7 @@ bool draft_open(Draft *draft, const char *run, const Model *model, const Safeten
     if (!run) return true;
     if (model->device->apart)
         return error_message("omit one of them", "--draft is available on the CPU only");
-    if (!draft_is_self(run)) return open_draft_model(draft, run, model, file, length);
+    if (!is_self(run)) return open_draft_model(draft, run, model, file, length);
     return decoder_model_width(model, "proposals") > 0 ||
            error_message("train the model with predict_ahead = 1, or name the run of a smaller "
                          "model; write ./self for a run with the name self",

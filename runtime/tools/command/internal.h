@@ -84,8 +84,7 @@ typedef struct Draft {
     {                                                                                              \
         OPTION_TEXT, "--draft", "RUN", run,                                                        \
             "smaller model with the same tokenizer that proposes tokens, or self for the "         \
-            "predictions "                                                                         \
-            "of `predict_ahead`; the text does not change"                                         \
+            "predictions of `predict_ahead`; the text does not change"                             \
     }
 #define DRAFT_TOKENS_OPTION(count)                                                                 \
     {                                                                                              \
@@ -93,9 +92,8 @@ typedef struct Draft {
             "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"        \
     }
 
-/* run: the value of --draft, or NULL. True if the model itself is the draft. */
-bool draft_is_self(const char *run);
-/* Prepares the spec of the model, before it is compiled; false after a message. */
+/* run: the value of --draft, or NULL. Prepares the spec of the model, before it is compiled; false
+ * after a message. */
 bool draft_prepare(const char *run, MoecCompiler *compiler);
 /* Opens the draft of a model whose weights are in the file, for texts of that length; no draft
  * without a run. False after a message. */

@@ -225,8 +225,7 @@ int command_serve(const Command *command, int argc, char **argv) {
          "maximum number of concurrent sequences (default 8)"},
         {OPTION_COUNT, "--cache-memory", "BYTES", &options.cache,
          "maximum memory of caches in bytes: those of the concurrent sequences and of a draft, "
-         "then "
-         "saved prompts (default: twice the former)"},
+         "then saved prompts (default: twice the former)"},
         {OPTION_COUNT, "--max-queue", "N", &options.queue,
          "maximum number of waiting sequences; further requests are refused (default 512)"},
         {OPTION_COUNT, "--max-connections", "N", &options.connections,
