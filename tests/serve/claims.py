@@ -5,7 +5,7 @@ company COUNT PROCESS   mixed requests, alone one after the other, then all at o
 switch TOKENS           an answer of that many tokens, during which short requests come and go, is the one alone; with a draft, it
                         speculates in between
 leftover TOKENS         an answer is the same after one that a stop sequence ended, which leaves proposals of a draft
-speed PORT TOKENS [FACTOR]  tokens/s of one client, compared with the server at PORT: at least FACTOR times as many
+speed PORT TOKENS [FACTOR]  tokens/s of one client, compared with the server at PORT: at least FACTOR times as many; equal answers
 join TOKENS             a short request ends before three of that many tokens that began before it
 prefix TOKENS [FACTOR]  the time to the first token of a prompt whose first TOKENS tokens were sent before; at least FACTOR times
                         faster than at first
@@ -138,11 +138,12 @@ def speed(other, tokens, factor=1.0):
     """The medians of 7 pairs, after one that warms up."""
     body, pairs = {"prompt": "option norm: layer = rms_norm ", "max_tokens": tokens, "temperature": 0, "ignore_eos": True}, []
     for _ in range(8):
-        rates = []
+        rates, answers = [], []
         for server in (other, port):
             began = time.monotonic()
-            ask(body, http.client.HTTPConnection(host, int(server), timeout=300))
+            answers.append(ask(body, http.client.HTTPConnection(host, int(server), timeout=300))["choices"])
             rates.append(tokens / (time.monotonic() - began))
+        assert answers[0] == answers[1], answers
         pairs.append((rates[1] / rates[0], *rates))
     ratio, before, after = (statistics.median(values) for values in zip(*pairs[1:]))
     counted = metrics()
