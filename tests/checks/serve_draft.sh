@@ -83,7 +83,7 @@ done
 
 # A client that disconnects while its request speculates; the answers after it are the same.
 run=big serve cancelled -c 30000 --draft little --draft-tokens 7
-curl -s -m 0.1 -H "$json" "$at/v1/completions" -d '{"prompt":"layer","max_tokens":29000,"ignore_eos":true,"stream":true}' >/dev/null || true
+curl -s -m 0.3 -H "$json" "$at/v1/completions" -d '{"prompt":"layer","max_tokens":29000,"ignore_eos":true,"stream":true}' >/dev/null || true
 for _ in $(seq 100); do [ "$(metric texts_active)" = 0 ] && break || sleep 0.05; done
 made=$(metric generated_tokens_total)
 [ "$made" -gt 0 ] && [ "$made" -lt 29000 ] && [ "$(metric accepted_tokens_total)" -gt 0 ] || wrong "not cancelled while it speculates: $made tokens"
