@@ -125,6 +125,14 @@ long decoder_vocabulary(const Decoder *decoder) {
     return logits->shape[logits->rank - 1];
 }
 
+long decoder_model_width(const Model *model, const char *output) {
+    const MoecGraphEntry *step = &model->table->graphs[0];
+    for (int i = 0; i < step->output_count; i++)
+        if (strcmp(step->outputs[i].name, output) == 0)
+            return step->outputs[i].shape[step->outputs[i].rank - 1];
+    return 0;
+}
+
 bool decoder_reset(Decoder *decoder) {
     Call *step = decoder->step;
     Device *device = decoder->model->device;
@@ -144,21 +152,15 @@ static bool run_part(Decoder *decoder, const int32_t *tokens, long count, int32_
     return call_run(*call, 0, false);
 }
 
-const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count) {
+const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count, int32_t next) {
     Call *call;
-    return run_part(decoder, tokens, count, -1, &call) ? call_get(call, decoder->logits) : NULL;
-}
-
-int decoder_proposal_count(const Decoder *decoder) {
-    if (decoder->proposals < 0) return 0;
-    const MoecTensor *output = &decoder->step->graph->outputs[decoder->proposals];
-    return (int)output->shape[output->rank - 1];
+    return run_part(decoder, tokens, count, next, &call) ? call_get(call, decoder->logits) : NULL;
 }
 
 const float *decoder_proposals(const Decoder *decoder) {
     const MoecTensor *output = &decoder->fed->graph->outputs[decoder->proposals];
     const float *all = call_get(decoder->fed, decoder->proposals);
-    return all ? all + tensor_count(output) - decoder_proposal_count(decoder) : NULL;
+    return all ? all + tensor_count(output) - output->shape[output->rank - 1] : NULL;
 }
 
 /* The call that computed the last of the tokens; *last: the index of its logits there. */

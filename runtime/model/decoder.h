@@ -15,7 +15,7 @@ typedef struct Decoder {
     long rows; /* sequences in the batch, all at the same position */
     long position, length;
     int logits;    /* output slot */
-    int proposals; /* the same, or -1: see decoder_proposals */
+    int proposals; /* the same, or -1 */
     Call *fed;     /* the last call that ran */
 } Decoder;
 
@@ -41,6 +41,8 @@ Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long ex
                       long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
+/* Values per position of an output of the decoding step of such a model; 0: it has none. */
+long decoder_model_width(const Model *model, const char *output);
 /* Clears the caches: the next token has position 0. False after a device error, which was
  * printed. */
 bool decoder_reset(Decoder *decoder);
@@ -48,14 +50,11 @@ bool decoder_reset(Decoder *decoder);
  * the next call. */
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
 /* Processes one token per row, or PREFILL_TOKENS if there is a prefill graph: tokens [row, count].
- * Returns logits [row, count, vocabulary], valid until the next call; NULL after a device error,
- * which was printed. */
-const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count);
-/* The number of tokens that each position of the model proposes after the most likely next one:
- * see moec_speculate. 0: none. */
-int decoder_proposal_count(const Decoder *decoder);
-/* Those of the last position of the last row, valid until the next call. NULL after a device error,
- * which was printed. */
+ * next: the token after those of the only row; -1: unknown, or several rows. Returns logits [row,
+ * count, vocabulary], valid until the next call; NULL after a device error, which was printed. */
+const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count, int32_t next);
+/* The tokens that the last position of the last row proposes after the most likely next one: see
+ * moec_speculate; valid until the next call. NULL after a device error, which was printed. */
 const float *decoder_proposals(const Decoder *decoder);
 /* The same two for a device that finds the most likely token itself: see DeviceKind.most_likely.
  * `likely` receives one token, or [row, count]. False after a device error. */

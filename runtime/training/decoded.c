@@ -22,7 +22,7 @@ static bool feed(Decoder *decoder, const int32_t *windows, long part, long count
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)(decoder->rows * part));
     for (long row = 0; row < decoder->rows; row++)
         for (long i = 0; i < part; i++) tokens[row * part + i] = windows[row * line + first + i];
-    const float *logits = decoder_advance(decoder, tokens, part);
+    const float *logits = decoder_advance(decoder, tokens, part, -1);
     for (long row = 0; logits && row < counted; row++)
         for (long i = 0; i < part; i++)
             *nats += nats_of(logits + (row * part + i) * vocabulary, vocabulary,

@@ -1,7 +1,11 @@
 """Claims about a running server, measured: claims.py ADDRESS CLAIM [NUMBER...].
 
 company COUNT PROCESS   mixed requests, alone one after the other, then all at once: equal answers, with all logarithms of
-                        probabilities; prints the seconds of both, and the processor seconds of the server
+                        probabilities; prints the seconds of both, the processor seconds of the server and a digest of the answers
+switch TOKENS           an answer of that many tokens, during which short requests come and go, is the one alone; with a draft, it
+                        speculates in between
+leftover TOKENS         an answer is the same after one that a stop sequence ended, which leaves proposals of a draft
+speed PORT TOKENS [FACTOR]  tokens/s of one client, compared with the server at PORT: at least FACTOR times as many; equal answers
 join TOKENS             a short request ends before three of that many tokens that began before it
 prefix TOKENS [FACTOR]  the time to the first token of a prompt whose first TOKENS tokens were sent before; at least FACTOR times
                         faster than at first
@@ -11,14 +15,17 @@ The tokens are bytes. The last line says what was measured; a claim that does no
 """
 
 import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
 import random
 import re
+import statistics
 import sys
 import threading
 import time
+import urllib.request
 
 address, claim, *numbers = sys.argv[1:]
 host, port = address.split(":")
@@ -84,8 +91,65 @@ def company(count, process):
     wrong = [i for i in range(count) if alone[i] != together[i]]
     texts = [i for i in wrong if alone[i][0]["text"] != together[i][0]["text"]]
     print(f"company: {count - len(wrong)} of {count} answers equal, {len(texts)} with another text; "
-          f"alone {seconds_alone:.2f} s ({used_alone:.2f} of processors), together {seconds:.2f} s ({used:.2f})")
+          f"alone {seconds_alone:.2f} s ({used_alone:.2f} of processors), together {seconds:.2f} s ({used:.2f}); "
+          f"digest {hashlib.sha256(json.dumps(alone).encode()).hexdigest()[:16]}")
     return not wrong
+
+
+def metrics():
+    with urllib.request.urlopen(f"http://{address}/metrics") as response:
+        lines = response.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def switch(tokens):
+    body = {"prompt": text(random.Random(3), 100), "max_tokens": tokens, "seed": 3, "ignore_eos": True}
+    alone, before = ask(body)["choices"], metrics()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer, shorts = pool.submit(ask, body), 0
+        while not answer.done():
+            ask({"prompt": "short", "max_tokens": 4})
+            shorts += 1
+            time.sleep(0.004)
+    after = metrics()
+    same = answer.result()["choices"] == alone
+    difference = {name: after[f"moec_{name}_total"] - before[f"moec_{name}_total"] for name in ("steps", "step_rows", "accepted_tokens")}
+    shared = difference["step_rows"] - difference["steps"]
+    print(f"switch: {'the same' if same else 'another'} answer with {shorts} short requests, {shared:.0f} shared steps and "
+          f"{difference['accepted_tokens']:.0f} accepted tokens")
+    return same and shorts > 1 and shared > 0 and difference["accepted_tokens"] > 0
+
+
+def leftover(tokens):
+    common = {"max_tokens": tokens, "temperature": 0, "logprobs": 1}
+    made = ask({"prompt": "layer", **common})["choices"][0]["text"]
+    bodies = [{"prompt": "param" + made[:end - 1], **common} for end in range(2, tokens)]
+    before = [ask(body)["choices"] for body in bodies]
+    wrong = []
+    for end, (body, answer) in enumerate(zip(bodies, before), 2):
+        ask({"prompt": "layer", "stop": made[:end], **common})
+        if ask(body)["choices"] != answer:
+            wrong.append(end)
+    print(f"leftover: {len(bodies) - len(wrong)} of {len(bodies)} answers equal")
+    return not wrong
+
+
+def speed(other, tokens, factor=1.0):
+    """The medians of 7 pairs, after one that warms up."""
+    body, pairs = {"prompt": "option norm: layer = rms_norm ", "max_tokens": tokens, "temperature": 0, "ignore_eos": True}, []
+    for _ in range(8):
+        rates, answers = [], []
+        for server in (other, port):
+            began = time.monotonic()
+            answers.append(ask(body, http.client.HTTPConnection(host, int(server), timeout=300))["choices"])
+            rates.append(tokens / (time.monotonic() - began))
+        assert answers[0] == answers[1], answers
+        pairs.append((rates[1] / rates[0], *rates))
+    ratio, before, after = (statistics.median(values) for values in zip(*pairs[1:]))
+    counted = metrics()
+    print(f"speed: {after:.1f} tokens/s compared with {before:.1f}, median ratio {ratio:.2f}; "
+          f"{counted['moec_accepted_tokens_total']:.0f} of {counted['moec_draft_tokens_total']:.0f} proposals accepted")
+    return ratio >= factor
 
 
 def join(tokens):

@@ -58,11 +58,11 @@ static bool prefills(const Batch *batch) {
     return true;
 }
 
-static int32_t choose_token(Batch *batch, const Row *row, const float *logits) {
+int32_t batch_choose(Batch *batch, const Row *row, const TokenList *text, const float *logits) {
     long vocabulary = decoder_vocabulary(batch->decoder);
-    const Said said = {row->tokens.items, row->tokens.count, row->prompt};
+    const Said said = {text->items, text->count, row->prompt};
     logits = sample_adjust(&row->sampling, logits, batch->logits, vocabulary, &said);
-    return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
+    return sample_token(&row->sampling, logits, vocabulary, text->count - row->prompt);
 }
 
 /* Handles the logits that predict the token at index `place`; NULL: `likely` is the most likely
@@ -77,8 +77,18 @@ static void tell_rows(Batch *batch, Row *row, size_t place, const float *logits,
         return;
     }
     if (place >= row->prompt)
-        tokens_add(&row->tokens, logits ? choose_token(batch, row, logits) : likely);
+        tokens_add(&row->tokens, logits ? batch_choose(batch, row, &row->tokens, logits) : likely);
     row->ended = !row->told(row, place, logits) || place + 1 >= row->prompt + row->limit;
+}
+
+void batch_tell(Batch *batch, const float *logits) {
+    tell_rows(batch, batch->rows[0], batch->rows[0]->tokens.count, logits, -1);
+}
+
+/* The token of the only row at an index, -1 if it is not known. */
+static int32_t known_token(const Batch *batch, size_t index) {
+    const Row *row = batch->decoder->rows == 1 ? batch->rows[0] : NULL;
+    return row && index < row->tokens.count ? row->tokens.items[index] : -1;
 }
 
 /* True if the most likely token of every row is enough. */
@@ -107,7 +117,8 @@ bool batch_step(Batch *batch) {
     const float *logits = NULL;
     const bool good =
         likely ? decoder_advance_likely(decoder, batch->tokens, (long)count, batch->likely)
-               : (logits = decoder_advance(decoder, batch->tokens, (long)count)) != NULL;
+               : (logits = decoder_advance(decoder, batch->tokens, (long)count,
+                                           known_token(batch, position + count))) != NULL;
     for (int i = 0; good && i < batch->count; i++)
         for (size_t k = 0; k < count && row_goes_on(batch->rows[i]); k++) {
             const size_t at = (size_t)i * count + k;

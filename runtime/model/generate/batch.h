@@ -51,6 +51,10 @@ void batch_drop(Batch *batch, const Row *row);
 bool batch_active(const Batch *batch);
 /* One decoding step for all rows. False after a device error, which was printed. */
 bool batch_step(Batch *batch);
+/* The token that a row samples after a text from its logits. */
+int32_t batch_choose(Batch *batch, const Row *row, const TokenList *text, const float *logits);
+/* The result of a step of the only row that was computed elsewhere: the logits after its tokens. */
+void batch_tell(Batch *batch, const float *logits);
 
 /* together: one step of several batches on one model, each with its own decoder and position.
  *

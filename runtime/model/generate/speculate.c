@@ -16,18 +16,18 @@ bool speculation_possible(MoecCompiler *compiler) {
                          moec_model(compiler));
 }
 
-Speculation *speculation_new(Decoder *decoder, Decoder *draft, int most, SpeculationChoice *choose,
-                             void *data) {
+Speculation *speculation_new(Decoder *decoder, Decoder *draft, Together *together, int most,
+                             SpeculationChoice *choose, void *data) {
     Speculation *made = memory_new(sizeof *made);
     made->decoder = decoder;
     made->draft = draft;
-    if (!draft && most > decoder_proposal_count(decoder)) most = decoder_proposal_count(decoder);
-    made->most = made->now = most;
-    made->source = decoder;
+    const int own = (int)decoder_model_width(decoder->model, "proposals");
+    if (!draft && most > own) most = own;
+    made->most = most;
     made->choose = choose;
     made->data = data;
-    made->together = together_new(decoder->model, most + 1);
-    bool good = made->together != NULL;
+    made->together = together;
+    bool good = true;
     for (; made->row_count <= most && good; made->row_count += good) {
         made->rows[made->row_count] = decoder_beside(decoder);
         good = made->rows[made->row_count] != NULL;
@@ -40,13 +40,21 @@ Speculation *speculation_new(Decoder *decoder, Decoder *draft, int most, Specula
 void speculation_free(Speculation *speculation) {
     if (!speculation) return;
     for (int i = 0; i < speculation->row_count; i++) decoder_close(speculation->rows[i]);
-    together_free(speculation->together);
     tokens_free(&speculation->drafted);
     free(speculation);
 }
 
-bool speculation_reset(Speculation *speculation) {
+void speculation_take(Speculation *speculation, Decoder *decoder) {
+    speculation->decoder = decoder;
+    speculation->source = decoder;
+    speculation->now = speculation->most;
     speculation->count = speculation->taken = 0;
+    for (int i = 0; i < speculation->row_count; i++)
+        speculation->rows[i]->step->cache = decoder->step->cache;
+}
+
+bool speculation_reset(Speculation *speculation) {
+    speculation_take(speculation, speculation->decoder);
     speculation->drafted.count = 0;
     return decoder_reset(speculation->decoder) &&
            (!speculation->draft || decoder_reset(speculation->draft));
@@ -54,8 +62,9 @@ bool speculation_reset(Speculation *speculation) {
 
 /* ---- the draft ---- */
 
-/* Feeds the draft the tokens that it does not have; the logits after the text. */
-static const float *feed_draft(Speculation *speculation, const TokenList *text) {
+/* Returns the draft to the last position where it has the tokens of the text, which is before the
+ * last one; the number of tokens that it lacks. */
+static size_t return_draft(Speculation *speculation, const TokenList *text) {
     TokenList *drafted = &speculation->drafted;
     size_t same = 0;
     while (same < drafted->count && same + 1 < text->count &&
@@ -63,14 +72,28 @@ static const float *feed_draft(Speculation *speculation, const TokenList *text) 
         same++;
     drafted->count = same;
     speculation->draft->position = (long)same;
-    tokens_append(drafted, text->items + same, text->count - same);
-    return decoder_feed(speculation->draft, text->items + same, (long)(text->count - same));
+    return text->count - same;
+}
+
+/* Feeds the draft the next `count` tokens of the text; the logits after them. */
+static const float *feed_draft(Speculation *speculation, const TokenList *text, size_t count) {
+    const int32_t *tokens = text->items + speculation->drafted.count;
+    tokens_append(&speculation->drafted, tokens, count);
+    return decoder_feed(speculation->draft, tokens, (long)count);
+}
+
+bool speculation_catches_up(Speculation *speculation, const TokenList *text, bool *good) {
+    *good = true;
+    if (!speculation->draft || return_draft(speculation, text) <= PREFILL_TOKENS) return false;
+    *good = feed_draft(speculation, text, PREFILL_TOKENS) != NULL;
+    return true;
 }
 
 /* Proposes up to `most` tokens after the text; false after a device error. */
 static bool propose_by_draft(Speculation *speculation, const TokenList *text, int most) {
     TokenList longer = {0};
-    const float *logits = most > 0 ? feed_draft(speculation, text) : NULL;
+    const float *logits =
+        most > 0 ? feed_draft(speculation, text, return_draft(speculation, text)) : NULL;
     bool good = most <= 0 || logits;
     tokens_append(&longer, text->items, text->count);
     while (good && speculation->count <= most) {
@@ -114,7 +137,7 @@ static bool advance_row(void *data) {
     const SpeculationRow *row = data;
     Speculation *all = row->speculation;
     Decoder *decoder = all->rows[row->number];
-    all->logits[row->number] = decoder_advance(decoder, &all->tokens[row->number], 1);
+    all->logits[row->number] = decoder_advance(decoder, &all->tokens[row->number], 1, -1);
     return all->logits[row->number] != NULL;
 }
 

@@ -9,7 +9,8 @@
  *
  * The text is that of decoding without a draft, bit for bit, with sampling as well. The logits of a
  * row do not depend on the number of rows (together.c), and a token depends on logits, seed and
- * its number alone. The draft samples with the same random numbers. */
+ * its number alone. The draft samples with the same random numbers. Steps with and without
+ * proposals can alternate: they fill the caches of the model alike, and the draft catches up. */
 #ifndef SPECULATE_H
 #define SPECULATE_H
 
@@ -23,9 +24,9 @@ typedef bool SpeculationChoice(void *data, const float *logits, const TokenList 
                                int32_t *token);
 
 typedef struct Speculation {
-    Decoder *decoder, *draft; /* draft: NULL: the model itself proposes */
-    const Decoder *source;    /* that computed the logits of the last token: the model or a row */
-    struct Together *together;
+    Decoder *decoder, *draft;  /* draft: NULL: the model itself proposes */
+    const Decoder *source;     /* that computed the logits of the last token: the model or a row */
+    struct Together *together; /* of the caller */
     Decoder *rows[SPECULATE_MOST + 1]; /* on the caches of `decoder` */
     int most, row_count;
     SpeculationChoice *choose;
@@ -43,13 +44,20 @@ typedef struct Speculation {
 /* True if decoding of the model can return to an earlier position: it keeps no state of a
  * recurrence and no buffer of the last few positions. False after a message. */
 bool speculation_possible(MoecCompiler *compiler);
-/* The decoders have one row and equal lengths and vocabularies, and outlive it. draft: NULL for a
- * model that proposes tokens itself. NULL after a message. */
-Speculation *speculation_new(Decoder *decoder, Decoder *draft, int most, SpeculationChoice *choose,
-                             void *data);
+/* The decoders have one row and equal lengths and vocabularies, and outlive it, as does `together`,
+ * for most + 1 decoders. draft: NULL for a model that proposes tokens itself. NULL after a
+ * message. */
+Speculation *speculation_new(Decoder *decoder, Decoder *draft, struct Together *together, int most,
+                             SpeculationChoice *choose, void *data);
 void speculation_free(Speculation *speculation);
 /* Starts a new text. False after a device error, which was printed. */
 bool speculation_reset(Speculation *speculation);
+/* Continues with a decoder of the same model that has processed all but the last token of its text,
+ * without proposals. */
+void speculation_take(Speculation *speculation, Decoder *decoder);
+/* Feeds the draft a block of the text; false if it lacks less than a block. *good: false after a
+ * device error, which was printed. */
+bool speculation_catches_up(Speculation *speculation, const TokenList *text, bool *good);
 /* The logits after a text, which is the one of the last call with one more token, or a new one.
  * wanted: the number of tokens that may follow, at least 1. NULL after a device error, which was
  * printed. */

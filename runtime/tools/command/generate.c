@@ -42,8 +42,8 @@ typedef struct Generation {
     Decoder *decoder;       /* NULL: the model refines its tokens */
     MoecCompiler *refining; /* the spec of such a model, else NULL */
     Call *refinement;       /* the program for texts of one length; NULL: none so far */
-    Safetensors *draft_file;
-    Decoder *draft;
+    Draft draft;
+    Together *together;
     Speculation *speculation; /* NULL: without a draft */
     Speech *speech;
     uint64_t seed; /* of this text */
@@ -388,10 +388,6 @@ static bool open_prompt_tokenizer(Generation *generation) {
     return good && open_prompts(generation);
 }
 
-static bool drafts_itself(const GenerateOptions *options) {
-    return options->draft && strcmp(options->draft, "self") == 0;
-}
-
 /* --steps counts refinements. */
 static bool steps_fit(const GenerateOptions *options, const MoecCompiler *compiler) {
     return !options->steps ||
@@ -405,9 +401,8 @@ static bool open_decoder(Generation *generation) {
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
     if (compiler && moec_refines(compiler)) return open_refining(generation, compiler);
     long length = prompts_length(&generation->prompts);
-    if (compiler && drafts_itself(options)) moec_speculate(compiler);
     bool talks = compiler && steps_fit(options, compiler) && spec_length_fits(compiler, length) &&
-                 (!options->draft || speculation_possible(compiler));
+                 draft_prepare(options->draft, compiler);
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder = decoder_open(generation->device, compiler, 1, length,
@@ -420,52 +415,19 @@ static bool open_decoder(Generation *generation) {
     return good;
 }
 
-/* Whether the draft has the tokens of the model; false after a message. */
-static bool same_tokens(const Generation *generation) {
-    const char *tokenizer = safetensors_note(generation->file, "tokenizer"),
-               *other = safetensors_note(generation->draft_file, "tokenizer");
-    const long own = decoder_vocabulary(generation->decoder),
-               drafts = decoder_vocabulary(generation->draft);
-    static const char help[] = "train the draft with the tokenizer and the vocab_size of the model";
-    if (own != drafts)
-        return error_message(help,
-                             "--draft: %s has a vocabulary of %ld tokens, but the model of %ld",
-                             generation->options->draft, drafts, own);
-    return (!tokenizer && !other) || (tokenizer && other && strcmp(tokenizer, other) == 0) ||
-           error_message(help, "--draft: %s has another tokenizer than the model",
-                         generation->options->draft);
-}
-
-/* The draft with its own spec; options of --set are those of the model. */
-static bool open_draft_model(Generation *generation) {
-    const GenerateOptions *options = generation->options;
-    generation->draft_file = checkpoint_open(options->draft);
-    MoecCompiler *compiler =
-        generation->draft_file ? checkpoint_spec(generation->draft_file, NULL, 0) : NULL;
-    const long length = prompts_length(&generation->prompts);
-    if (compiler && spec_generates(compiler) && speculation_possible(compiler))
-        generation->draft =
-            decoder_open(generation->device, compiler, 1, length, generation->decoder->length);
-    moec_close(compiler);
-    if (!generation->draft || !same_tokens(generation) ||
-        !model_read(generation->draft->model, generation->draft_file, false))
-        return false;
-    model_release_weights(generation->draft->model);
-    return true;
-}
-
 static bool open_draft(Generation *generation) {
     const GenerateOptions *options = generation->options;
+    Decoder *decoder = generation->decoder;
+    const int most = (int)options->proposals;
     if (!options->draft) return true;
-    if (generation->device->apart)
-        return error_message("omit one of them", "--draft is available on the CPU only");
-    if (drafts_itself(options) && !decoder_proposal_count(generation->decoder))
-        return error_message("train the model with predict_ahead = 1, or name the run of a smaller "
-                             "model; write ./self for a run with the name self",
-                             "--draft self: the model predicts no further tokens");
-    if (!drafts_itself(options) && !open_draft_model(generation)) return false;
-    generation->speculation = speculation_new(generation->decoder, generation->draft,
-                                              (int)options->proposals, choose_next, generation);
+    if (!draft_open(&generation->draft, options->draft, decoder->model, generation->file,
+                    decoder->length))
+        return false;
+    generation->together = together_new(decoder->model, most + 1);
+    if (generation->together)
+        generation->speculation =
+            speculation_new(decoder, generation->draft.decoder, generation->together, most,
+                            choose_next, generation);
     return generation->speculation != NULL;
 }
 
@@ -474,8 +436,8 @@ static bool generate(const GenerateOptions *options) {
     bool good = generation.file && open_prompt_tokenizer(&generation) &&
                 open_decoder(&generation) && open_draft(&generation) && all_texts(&generation);
     speculation_free(generation.speculation);
-    decoder_close(generation.draft);
-    safetensors_close(generation.draft_file);
+    together_free(generation.together);
+    draft_close(&generation.draft);
     speech_free(generation.speech);
     prompts_free(&generation.prompts);
     tokenizer_close(generation.tokenizer);
@@ -509,14 +471,11 @@ static int check_generation(const Command *command, GenerateOptions *options) {
         if (!*options->stops.items[i])
             return arguments_wrong(command, "for example --stop END",
                                    "--stop expects at least one character");
-    if (options->proposals < 1 || options->proposals > SPECULATE_MOST)
-        return arguments_wrong(command, "for example --draft-tokens 3",
-                               "--draft-tokens must be from 1 to %d", SPECULATE_MOST);
     if (!options->samples)
         return arguments_wrong(command, "omit --num-samples for one completion",
                                "--num-samples must be at least 1");
     options->json = options->json || options->prompts || options->samples > 1;
-    return -1;
+    return draft_check(command, options->proposals);
 }
 
 static int generate_checked(const Command *command, GenerateOptions *options) {
@@ -571,11 +530,8 @@ int command_generate(const Command *command, int argc, char **argv) {
          "number of completions per prompt; above 1 as JSON (default 1)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the sampling (default 1)"},
         {OPTION_GROUP, "speculative decoding", NULL, NULL, NULL},
-        {OPTION_TEXT, "--draft", "RUN", &options.draft,
-         "smaller model with the same tokenizer that proposes tokens, or self for the predictions "
-         "of `predict_ahead`; the text does not change"},
-        {OPTION_COUNT, "--draft-tokens", "N", &options.proposals,
-         "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"},
+        DRAFT_OPTION(&options.draft),
+        DRAFT_TOKENS_OPTION(&options.proposals),
         {OPTION_GROUP, "device", NULL, NULL, NULL},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),

@@ -2,8 +2,10 @@
 #ifndef COMMAND_INTERNAL_H
 #define COMMAND_INTERNAL_H
 
-#include "model/call.h"
+#include "model/decoder.h"
 #include "model/generate/speech.h"
+#include "tools/command/line/arguments.h"
+#include "training/checkpoint.h"
 
 #include <stdio.h>
 
@@ -70,6 +72,36 @@ bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary);
 /* Tokens of the longest prompt. */
 long prompts_length(const PromptList *prompts);
 void prompts_free(PromptList *prompts);
+
+/* draft: the model that proposes tokens in speculative decoding. */
+
+typedef struct Draft {
+    Safetensors *file;
+    Decoder *decoder; /* NULL: none, or the model itself proposes */
+} Draft;
+
+#define DRAFT_OPTION(run)                                                                          \
+    {                                                                                              \
+        OPTION_TEXT, "--draft", "RUN", run,                                                        \
+            "smaller model with the same tokenizer that proposes tokens, or self for the "         \
+            "predictions of `predict_ahead`; the text does not change"                             \
+    }
+#define DRAFT_TOKENS_OPTION(count)                                                                 \
+    {                                                                                              \
+        OPTION_COUNT, "--draft-tokens", "N", count,                                                \
+            "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"        \
+    }
+
+/* run: the value of --draft, or NULL. Prepares the spec of the model, before it is compiled; false
+ * after a message. */
+bool draft_prepare(const char *run, MoecCompiler *compiler);
+/* Opens the draft of a model whose weights are in the file, for texts of that length; no draft
+ * without a run. False after a message. */
+bool draft_open(Draft *draft, const char *run, const Model *model, const Safetensors *file,
+                long length);
+void draft_close(Draft *draft);
+/* Checks --draft-tokens: -1, or the exit code. */
+int draft_check(const Command *command, long proposals);
 
 /* quantize: declarations of the files of the command. */
 

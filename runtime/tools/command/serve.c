@@ -3,19 +3,20 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "tools/command/internal.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "tools/server/request.h"
 #include "tools/server/http.h"
 #include "training/checkpoint.h"
-#include "model/call.h"
+#include "model/generate/speculate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct ServeOptions {
-    const char *operand, *tokenizer, *chat_template, *device, *host, *name;
-    long port, context, batch, cache, queue, connections, body;
+    const char *operand, *tokenizer, *chat_template, *device, *host, *name, *draft;
+    long port, context, batch, cache, queue, connections, body, proposals;
     double timeout, patience;
     TextList sets;
 } ServeOptions;
@@ -27,6 +28,7 @@ typedef struct Serving {
     Template *template;
     Device *device;
     Model *model;
+    Draft draft;
     Service service;
 } Serving;
 
@@ -69,19 +71,26 @@ static bool open_template(Serving *serving) {
     return serving->template != NULL;
 }
 
-/* The running sequences have their caches; prefixes use the rest, by default as much again. */
+static size_t model_caches(const Model *model) {
+    return model->table->graphs[0].cache_bytes;
+}
+
+/* The running sequences and the draft have their caches; prefixes use the rest, by default as much
+ * again. */
 static bool limit_caches(Serving *serving) {
     const ServeOptions *options = serving->options;
-    const size_t each = serving->model->table->graphs[0].cache_bytes,
-                 needed = each * (size_t)options->batch;
+    const Decoder *draft = serving->draft.decoder;
+    const size_t drafts = draft ? model_caches(draft->model) : 0,
+                 needed = model_caches(serving->model) * (size_t)options->batch + drafts;
     size_t *cache = &serving->service.cache;
     *cache = options->cache < 0 ? 2 * needed : (size_t)options->cache;
     return needed <= *cache ||
            error_message("raise it, or reduce --parallel or --context-length",
-                         "--cache-memory is %s, but the caches of %ld sequences of %ld tokens need "
-                         "%s",
+                         "--cache-memory is %s, but the caches of %ld sequences of %ld tokens%s "
+                         "need %s",
                          quantity((double)*cache, "B").text, options->batch,
-                         serving->service.context, quantity((double)needed, "B").text);
+                         serving->service.context, draft ? " and of the draft" : "",
+                         quantity((double)needed, "B").text);
 }
 
 static bool open_model(Serving *serving) {
@@ -91,13 +100,17 @@ static bool open_model(Serving *serving) {
     long context = options->context;
     if (compiler && !context)
         context = (long)moec_option_number(compiler, "train.context_length", 256);
-    bool talks = compiler && spec_generates(compiler);
+    bool talks = compiler && spec_generates(compiler) && draft_prepare(options->draft, compiler);
     serving->device = talks ? device_open(options->device) : NULL;
     if (serving->device) serving->model = decoder_model(serving->device, compiler, 1, context);
     moec_close(compiler);
     serving->service.context = context;
     const bool good =
-        serving->model && limit_caches(serving) && model_read(serving->model, serving->file, false);
+        serving->model &&
+        draft_open(&serving->draft, options->draft, serving->model, serving->file, context) &&
+        limit_caches(serving) && model_read(serving->model, serving->file, false);
+    serving->service.draft = serving->draft.decoder;
+    serving->service.proposals = options->draft ? (int)options->proposals : 0;
     if (good) model_release_weights(serving->model);
     return good;
 }
@@ -151,6 +164,7 @@ static bool serve(const ServeOptions *options) {
         good = http_serve(service, serving.model, options->port, line);
         free(line);
     }
+    draft_close(&serving.draft);
     model_close(serving.model);
     device_close(serving.device);
     template_free(serving.template);
@@ -179,7 +193,7 @@ static int check_service(const Command *command, const ServeOptions *options) {
                       options->host);
         return EXIT_INPUT;
     }
-    return -1;
+    return draft_check(command, options->proposals);
 }
 
 int command_serve(const Command *command, int argc, char **argv) {
@@ -188,6 +202,7 @@ int command_serve(const Command *command, int argc, char **argv) {
                             .port = 8000,
                             .batch = 8,
                             .cache = -1,
+                            .proposals = SPECULATE_DEFAULT,
                             .queue = 512,
                             .connections = 512,
                             .body = 4 << 20,
@@ -209,8 +224,8 @@ int command_serve(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--parallel", "N", &options.batch,
          "maximum number of concurrent sequences (default 8)"},
         {OPTION_COUNT, "--cache-memory", "BYTES", &options.cache,
-         "maximum memory of caches in bytes: those of the concurrent sequences, then saved prompts "
-         "(default: twice the former)"},
+         "maximum memory of caches in bytes: those of the concurrent sequences and of a draft, "
+         "then saved prompts (default: twice the former)"},
         {OPTION_COUNT, "--max-queue", "N", &options.queue,
          "maximum number of waiting sequences; further requests are refused (default 512)"},
         {OPTION_COUNT, "--max-connections", "N", &options.connections,
@@ -221,6 +236,8 @@ int command_serve(const Command *command, int argc, char **argv) {
          "time limit of an answer in seconds (default 600)"},
         {OPTION_NUMBER, "--client-timeout", "S", &options.patience,
          "client I/O timeout in seconds (default 30)"},
+        DRAFT_OPTION(&options.draft),
+        DRAFT_TOKENS_OPTION(&options.proposals),
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},

@@ -4,7 +4,7 @@
 #define SERVER_HTTP_H
 
 #include "model/generate/grammar.h"
-#include "model/model.h"
+#include "model/decoder.h"
 #include "model/generate/speech.h"
 #include "tokenizer/text/text.h"
 
@@ -21,9 +21,10 @@ typedef struct Histogram {
 } Histogram;
 
 typedef struct Metrics {
-    atomic_ulong answers[6];                   /* by hundreds of their status */
-    atomic_ulong prompt_tokens, cached_tokens; /* cached: those that were not computed again */
-    atomic_ulong made_tokens, steps, rows;     /* rows: those of all steps together */
+    atomic_ulong answers[6];                       /* by hundreds of their status */
+    atomic_ulong prompt_tokens, cached_tokens;     /* cached: those that were not computed again */
+    atomic_ulong made_tokens, steps, rows;         /* rows: those of all steps together */
+    atomic_ulong proposed_tokens, accepted_tokens; /* by speculation */
     atomic_long connections, waiting, active;
     atomic_long cache_bytes; /* of saved prefixes */
     Histogram seconds, first_token;
@@ -47,7 +48,9 @@ typedef struct Service {
     long vocabulary;
     long context;     /* tokens of a text, at most */
     long rows;        /* texts that run side by side */
-    size_t cache;     /* bytes of caches: those of running texts, then saved prefixes */
+    size_t cache;     /* bytes of caches: those of running texts and the draft, then prefixes */
+    Decoder *draft;   /* proposes tokens; NULL: none, or the model itself */
+    int proposals;    /* of a step, at most; 0: no speculation */
     long queue;       /* texts that wait, at most */
     long connections; /* open at a time */
     size_t body;      /* bytes of a request, at most */

@@ -54,6 +54,11 @@ void metrics_text(Metrics *metrics, Text *out) {
                (long)atomic_load(&metrics->cached_tokens));
     add_metric(out, "moec_generated_tokens_total", "counter", "Generated tokens.",
                (long)atomic_load(&metrics->made_tokens));
+    add_metric(out, "moec_draft_tokens_total", "counter", "Tokens proposed by the draft.",
+               (long)atomic_load(&metrics->proposed_tokens));
+    add_metric(out, "moec_accepted_tokens_total", "counter",
+               "Generated tokens that the draft proposed.",
+               (long)atomic_load(&metrics->accepted_tokens));
     add_metric(out, "moec_steps_total", "counter", "Steps of all running sequences.",
                (long)atomic_load(&metrics->steps));
     add_metric(out, "moec_step_rows_total", "counter", "Sequences in these steps, summed.",

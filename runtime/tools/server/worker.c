@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "base/clock.h"
 #include "model/generate/prefix.h"
+#include "model/generate/speculate.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ struct Worker {
     long active;
     Prefixes *prefixes;
     Together *together;
+    Speculation *speculation; /* NULL: none */
+    DecodeSlot *speculating;  /* whose last step was speculative, or NULL */
     /* of a step, [service->rows] */
     DecodeSlot **stepped;
     Batch **batches;
@@ -189,9 +192,54 @@ static void check_step(Worker *worker, DecodeSlot *slot, bool good) {
         fail_choice(slot->choice, 500, "the model produced a logit that is not a finite number");
 }
 
+/* SpeculationChoice: with the options of the only running sequence. */
+static bool choose_token(void *data, const float *logits, const TokenList *text, int32_t *token) {
+    const DecodeSlot *slot = ((const Worker *)data)->speculating;
+    if (!sample_possible(logits, decoder_vocabulary(slot->decoder))) return false;
+    *token = batch_choose(slot->batch, &slot->choice->row, text, logits);
+    return true;
+}
+
+/* The only running sequence, if it has a token after its prompt and follows no grammar: the draft
+ * would not know which tokens the grammar allows after a proposal. NULL: none. */
+static DecodeSlot *lone_slot(const Worker *worker) {
+    if (!worker->speculation || worker->active != 1) return NULL;
+    DecodeSlot *slot = worker->slots;
+    while (!slot->choice) slot++;
+    const Row *row = &slot->choice->row;
+    return !row->ended && row->tokens.count > row->prompt && !row->sampling.allowed ? slot : NULL;
+}
+
+/* One token of the only running sequence by speculation. False without a step: the draft lacks
+ * blocks of the text, and has read one of them. */
+static bool speculate_slot(Worker *worker, DecodeSlot *slot) {
+    Speculation *speculation = worker->speculation;
+    const Row *row = &slot->choice->row;
+    if (worker->speculating != slot) {
+        bool good;
+        if (speculation_catches_up(speculation, &row->tokens, &good)) {
+            if (!good) check_step(worker, slot, false);
+            return !good;
+        }
+        speculation_take(speculation, slot->decoder);
+        worker->speculating = slot;
+    }
+    const long wanted = (long)(row->prompt + row->limit - row->tokens.count);
+    const float *logits = speculation_next(speculation, &row->tokens, wanted);
+    if (logits) batch_tell(slot->batch, logits);
+    check_step(worker, slot, logits != NULL);
+    Metrics *metrics = &worker->service->metrics;
+    atomic_store(&metrics->proposed_tokens, (unsigned long)speculation->proposed);
+    atomic_store(&metrics->accepted_tokens, (unsigned long)speculation->accepted);
+    return true;
+}
+
 /* One step of all running sequences: the next block of a prompt, or one token. */
 static void step_slots(Worker *worker) {
     int count = 0;
+    DecodeSlot *lone = lone_slot(worker);
+    if (lone && speculate_slot(worker, lone)) return;
+    worker->speculating = NULL;
     for (long i = 0; i < worker->service->rows; i++) {
         DecodeSlot *slot = &worker->slots[i];
         if (!slot->choice || !batch_active(slot->batch)) continue;
@@ -279,10 +327,15 @@ static bool open_decode_slots(Worker *worker) {
     }
     const Decoder *decoder = worker->slots[0].decoder;
     size_t used = decoder->step->graph->cache_bytes * (size_t)service->rows;
+    if (service->draft) used += service->draft->step->graph->cache_bytes;
     service->vocabulary = decoder_vocabulary(decoder);
     worker->prefixes = prefixes_new(decoder, service->cache > used ? service->cache - used : 0);
-    worker->together = together_new(worker->model, (int)service->rows);
-    return worker->together != NULL;
+    const int rows = (int)service->rows, most = service->proposals;
+    worker->together = together_new(worker->model, rows > most ? rows : most + 1);
+    if (!worker->together || !most) return worker->together != NULL;
+    worker->speculation = speculation_new(worker->slots[0].decoder, service->draft,
+                                          worker->together, most, choose_token, worker);
+    return worker->speculation != NULL;
 }
 
 Worker *worker_start(Service *service, Model *model, void (*wake)(void *connection)) {
@@ -313,6 +366,7 @@ void worker_stop(Worker *worker) {
 
 void worker_free(Worker *worker) {
     if (!worker) return;
+    speculation_free(worker->speculation);
     for (long i = 0; i < worker->service->rows && worker->slots; i++) {
         batch_free(worker->slots[i].batch);
         decoder_close(worker->slots[i].decoder);

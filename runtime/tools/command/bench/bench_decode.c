@@ -28,7 +28,7 @@ static int32_t *tokens_at(const Decoder *decoder, long number) {
 
 static const float *advance(Decoder *decoder, long number) {
     int32_t *tokens = tokens_at(decoder, number);
-    const float *logits = decoder_advance(decoder, tokens, 1);
+    const float *logits = decoder_advance(decoder, tokens, 1, -1);
     free(tokens);
     return logits;
 }
