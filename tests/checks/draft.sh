@@ -67,6 +67,8 @@ same ends_big "ends_little ends_big" --prompt "one" -n 24 --temperature 0 --igno
 # A model accepts all that it proposes itself: four tokens of each step are used.
 moec generate big --prompt "a" -n 41 --temperature 0 --draft big >drafted 2>log
 grep -q ' 30 of 30 tokens of the draft accepted (100 %)' log || wrong "the model refuses itself: $(cat log)"
+moec generate untrained --prompt "a" -n 41 --temperature 0 --draft untrained --weight-dtype int4 >drafted 2>log
+grep -q ' 30 of 30 tokens of the draft accepted (100 %)' log || wrong "the draft is not in int4: $(cat log)"
 moec generate big --prompt "a" -n 41 --temperature 0 --draft untrained >drafted 2>log
 grep -qE ' [0-3] of [0-9]+ tokens of the draft accepted' log || wrong "tokens of an untrained draft are accepted: $(cat log)"
 

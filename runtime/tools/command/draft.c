@@ -32,11 +32,20 @@ static bool same_tokens(const Draft *draft, const Model *model, const Safetensor
                          draft->file->path, file->path);
 }
 
-/* The draft with its own spec; options of --set are those of the model. */
-static bool open_draft_model(Draft *draft, const char *run, const Model *model,
-                             const Safetensors *file, long length) {
+/* The spec of the draft with the options of `inference`, such as the type of weights. */
+static MoecCompiler *draft_spec(const Safetensors *file, const TextList *sets) {
+    static const char prefix[] = "inference.";
+    TextList own = {0};
+    for (int i = 0; i < sets->count; i++)
+        if (!strncmp(sets->items[i], prefix, strlen(prefix)))
+            own.items[own.count++] = sets->items[i];
+    return checkpoint_spec(file, own.items, own.count);
+}
+
+static bool open_draft_model(Draft *draft, const char *run, const TextList *sets,
+                             const Model *model, const Safetensors *file, long length) {
     draft->file = checkpoint_open(run);
-    MoecCompiler *compiler = draft->file ? checkpoint_spec(draft->file, NULL, 0) : NULL;
+    MoecCompiler *compiler = draft->file ? draft_spec(draft->file, sets) : NULL;
     Model *drafting = compiler && spec_generates(compiler) && speculation_possible(compiler)
                           ? decoder_model(model->device, compiler, 1, length)
                           : NULL;
@@ -53,13 +62,13 @@ static bool open_draft_model(Draft *draft, const char *run, const Model *model,
     return true;
 }
 
-bool draft_open(Draft *draft, const char *run, const Model *model, const Safetensors *file,
-                long length) {
+bool draft_open(Draft *draft, const char *run, const TextList *sets, const Model *model,
+                const Safetensors *file, long length) {
     *draft = (Draft){0};
     if (!run) return true;
     if (model->device->apart)
         return error_message("omit one of them", "--draft is available on the CPU only");
-    if (!is_self(run)) return open_draft_model(draft, run, model, file, length);
+    if (!is_self(run)) return open_draft_model(draft, run, sets, model, file, length);
     return decoder_model_width(model, "proposals") > 0 ||
            error_message("train the model with predict_ahead = 1, or name the run of a smaller "
                          "model; write ./self for a run with the name self",

@@ -420,8 +420,8 @@ static bool open_draft(Generation *generation) {
     Decoder *decoder = generation->decoder;
     const int most = (int)options->proposals;
     if (!options->draft) return true;
-    if (!draft_open(&generation->draft, options->draft, decoder->model, generation->file,
-                    decoder->length))
+    if (!draft_open(&generation->draft, options->draft, &options->sets, decoder->model,
+                    generation->file, decoder->length))
         return false;
     generation->together = together_new(decoder->model, most + 1);
     if (generation->together)

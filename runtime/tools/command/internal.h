@@ -96,9 +96,10 @@ typedef struct Draft {
  * after a message. */
 bool draft_prepare(const char *run, MoecCompiler *compiler);
 /* Opens the draft of a model whose weights are in the file, for texts of that length; no draft
- * without a run. False after a message. */
-bool draft_open(Draft *draft, const char *run, const Model *model, const Safetensors *file,
-                long length);
+ * without a run. sets: --set of the model, of which those of `inference` apply to the draft as
+ * well. False after a message. */
+bool draft_open(Draft *draft, const char *run, const TextList *sets, const Model *model,
+                const Safetensors *file, long length);
 void draft_close(Draft *draft);
 /* Checks --draft-tokens: -1, or the exit code. */
 int draft_check(const Command *command, long proposals);

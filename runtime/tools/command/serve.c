@@ -107,7 +107,7 @@ static bool open_model(Serving *serving) {
     serving->service.context = context;
     const bool good =
         serving->model &&
-        draft_open(&serving->draft, options->draft, serving->model, serving->file, context) &&
+        draft_open(&serving->draft, options->draft, sets, serving->model, serving->file, context) &&
         limit_caches(serving) && model_read(serving->model, serving->file, false);
     serving->service.draft = serving->draft.decoder;
     serving->service.proposals = options->draft ? (int)options->proposals : 0;
