@@ -224,6 +224,7 @@ static void emit(void *data) {
     const Tensor *logits = program->outputs.items[0];
     const char *hindrance = moec_hindrance(compiler);
     bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
+    const bool freezes = strstr(classes, "requires_grad=False") != NULL;
     bool functional = torch->uses_attend || strstr(classes, "F.");
     const char *options = options_text(compiler);
     static const char layers[] =
@@ -237,6 +238,7 @@ static void emit(void *data) {
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
         "HINDRANCE",  hindrance ? hindrance : "",
+        "FROZEN",     freezes ? text_called("frozen.py") : "",
         "MATH",       math ? "import math\n" : "",
         "LAYERS",     torch->repeats ? layers : "",
         "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",

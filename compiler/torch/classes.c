@@ -24,18 +24,12 @@ static bool in_list(const TorchModule *child) {
     return *last == '{' || isdigit((unsigned char)*last);
 }
 
-static bool is_own(const TorchModule *module, const Tensor *tensor) {
-    size_t length = strlen(module->path);
-    return tensor->path && (!length || (!strncmp(tensor->path, module->path, length) &&
-                                        tensor->path[length] == '.'));
-}
-
 static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     Torch *torch = printer->torch;
     const Tensor *tensor = item->tensor;
     PyVariable *variable = variable_of(printer, tensor, item->version);
     if (variable) return variable;
-    if (!is_weight_or_state(tensor) || !is_own(printer->module, tensor))
+    if (!is_weight_or_state(tensor) || !path_is_within(tensor->path, printer->module->path))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
     return stored_variable(printer, tensor);
 }

@@ -9,6 +9,7 @@
 
 #include "analysis/access.h"
 
+#include <ctype.h>
 #include <string.h>
 
 bool is_weight_or_state(const Tensor *tensor) {
@@ -75,15 +76,21 @@ static void mark_table(Statement *statement, void *data) {
 
 /* ---- the tree ---- */
 
-static TorchModule *module_new(Torch *torch, TorchModule *parent, const char *name,
-                               const char *path) {
+static TorchModule *module_new(Torch *torch, const char *name, const char *path) {
     TorchModule *module = arena_alloc(torch->arena, sizeof *module);
-    *module = (TorchModule){.parent = parent, .name = name, .path = path};
+    *module = (TorchModule){.name = name, .path = path};
     list_push(torch->arena, &torch->modules, module);
-    for (int i = 0; parent && i < parent->children.count; i++)
-        if (!strcmp(((TorchModule *)parent->children.items[i])->path, path)) return module;
-    if (parent) list_push(torch->arena, &parent->children, module);
     return module;
+}
+
+/* The path without its last name and the number of an iteration; *name is that name. */
+static const char *outer_path(Torch *torch, const char *path, const char **name) {
+    const char *last = last_name(path);
+    size_t end = (size_t)(last - path);
+    if (*last == '{' || isdigit((unsigned char)*last))
+        return outer_path(torch, arena_copy(torch->arena, path, end - (end > 0)), name);
+    *name = last;
+    return arena_copy(torch->arena, path, end - (end > 0));
 }
 
 TorchModule *module_at(Torch *torch, const char *path) {
@@ -91,17 +98,11 @@ TorchModule *module_at(Torch *torch, const char *path) {
         TorchModule *module = torch->modules.items[i];
         if (!strcmp(module->path, path)) return module;
     }
-    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
-    size_t length = dot ? (size_t)(dot - path) : 0;
-    char *outer = arena_copy(torch->arena, path, length);
-    const char *name = last;
-    if (*last == '{' || (*last >= '0' && *last <= '9')) {
-        char *before = strrchr(outer, '.');
-        name = arena_copy(torch->arena, before ? before + 1 : outer,
-                          strlen(before ? before + 1 : outer));
-        *(before ? before : outer) = 0;
-    }
-    return module_new(torch, module_at(torch, outer), name, path);
+    const char *name;
+    TorchModule *outer = module_at(torch, outer_path(torch, path, &name)),
+                *module = module_new(torch, name, path);
+    list_push(torch->arena, &outer->children, module);
+    return module;
 }
 
 /* The application that `caller` makes and that leads to `inner`, or NULL. */
@@ -158,7 +159,9 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
         i = end - 1;
         if (!any) continue;
         TorchPart *part = arena_alloc(torch->arena, sizeof *part);
-        part->child = module_new(torch, module, inner->name, inner->path);
+        part->child = module_at(torch, inner->path);
+        if (part->child->application) part->child = module_new(torch, inner->name, inner->path);
+        part->child->name = inner->name;
         part->child->application = inner;
         part->child->parts = parts_of(torch, part->child, &own);
         list_push(torch->arena, &parts, part);
@@ -213,11 +216,6 @@ List reads_within(Torch *torch, const TorchPart *part) {
     return accesses(torch, &statements, reads_of);
 }
 
-static bool is_within(const char *path, const char *outer) {
-    size_t length = strlen(outer);
-    return !length || (!strncmp(path, outer, length) && path[length] == '.');
-}
-
 static List items_of(Torch *torch, const List *accessed) {
     List items = {0};
     for (int i = 0; i < accessed->count; i++) {
@@ -232,10 +230,10 @@ static void find_inputs(Torch *torch, TorchModule *module) {
     all_statements(torch, &module->parts, &statements);
     const List reads = accesses(torch, &statements, reads_of),
                writes = accesses(torch, &statements, writes_of), written = items_of(torch, &writes);
-    for (int i = 0; module->parent && i < reads.count; i++) {
+    for (int i = 0; module != torch->root && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
-        if (is_weight_or_state(tensor) && is_within(tensor->path, module->path)) continue;
+        if (is_weight_or_state(tensor) && path_is_within(tensor->path, module->path)) continue;
         if (!has_item(&written, tensor, version_of(read)))
             add_item(torch, &module->inputs, tensor, version_of(read));
     }
@@ -244,7 +242,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version) {
     /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
-    bool last = !module->parent && parts == &module->parts;
+    bool last = module == torch->root && parts == &module->parts;
     bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
     if (outside) return true;
     if (has_item(&module->outputs, tensor, version)) return true;
@@ -304,7 +302,7 @@ void find_modules(Torch *torch) {
     const Statement *first = program->body.statements.items[0];
     const Application *outermost = first->application;
     while (outermost && outermost->caller) outermost = outermost->caller;
-    torch->root = module_new(torch, NULL, program->name, "");
+    torch->root = module_new(torch, program->name, "");
     torch->root->application = outermost;
     torch->root->parts = parts_of(torch, torch->root, &program->body.statements);
     List statements = {0};

@@ -65,7 +65,6 @@ typedef struct TorchPart {
 
 /* One application of a layer. Applications of one path share the weights and the attribute. */
 struct TorchModule {
-    TorchModule *parent;
     const char *name, *path; /* of the layer; "block.{i}.attention" */
     const Application *application;
     List parts;           /* TorchPart * */
