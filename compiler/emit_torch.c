@@ -16,13 +16,7 @@ typedef struct Emission {
 } Emission;
 
 /* Functions of the printed file that only some models need. */
-static bool wants(const Torch *torch, const char *name) {
-    if (!strcmp(name, "attend.py")) return torch->uses_attend;
-    if (!strcmp(name, "top_k.py")) return torch->uses_top;
-    if (!strcmp(name, "take.py")) return torch->uses_take;
-    if (!strcmp(name, "gather.py")) return torch->uses_gather;
-    return false;
-}
+static const char *const functions[] = {"attend", "gather", "take", "top_k"};
 
 /* The text with @WORD@ replaced by values, pairs of a word and its value that end with NULL. */
 static void add_template(Text *text, const char *template, const char *const *values) {
@@ -223,9 +217,11 @@ static void emit(void *data) {
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
     const char *hindrance = moec_hindrance(compiler);
-    bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
-    const bool freezes = strstr(classes, "requires_grad=False") != NULL;
-    bool functional = torch->uses_attend || strstr(classes, "F.");
+    Text used = text_new(torch->arena);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (code_has(classes, functions[i]))
+            text_add(&used, "%s", text_called(arena_format(torch->arena, "%s.py", functions[i])));
+    const char *code = arena_format(torch->arena, "%s%s", used.text, classes);
     const char *options = options_text(compiler);
     static const char layers[] =
         "from transformers.modeling_layers import GradientCheckpointingLayer\n";
@@ -238,15 +234,14 @@ static void emit(void *data) {
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
         "HINDRANCE",  hindrance ? hindrance : "",
-        "FROZEN",     freezes ? text_called("frozen.py") : "",
-        "MATH",       math ? "import math\n" : "",
-        "LAYERS",     torch->repeats ? layers : "",
-        "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
+        "FROZEN",     code_has(classes, "requires_grad") ? text_called("frozen.py") : "",
+        "MATH",       code_has(code, "math") ? "import math\n" : "",
+        "LAYERS",     code_has(classes, "GradientCheckpointingLayer") ? layers : "",
+        "FUNCTIONAL", code_has(code, "F") ? "import torch.nn.functional as F\n" : "",
         NULL};
     Text modeling = {.arena = torch->arena}, configuration = {.arena = torch->arena};
     add_template(&modeling, text_called("head.py"), values);
-    for (const EmbeddedFile *file = torch_files; file->name; file++)
-        if (wants(torch, file->name)) add_template(&modeling, file->text, values);
+    add_template(&modeling, used.text, values);
     add_template(&modeling, text_called("base.py"), values);
     add_template(&modeling, "@CLASSES@", values);
     add_template(&configuration, text_called("configuration.py"), values);

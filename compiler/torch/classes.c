@@ -67,11 +67,9 @@ static void print_application(Printer *printer, TorchModule *child, const List *
                  input_variable(printer, child->inputs.items[i])->name);
     if (child->uses_fixed) {
         text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
-        printer->uses_fixed = true;
     }
     bool first = !child->inputs.count && !child->uses_fixed;
     if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
-    printer->uses_cache |= child->uses_cache;
     python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
                 attribute(torch, printer->module, child->path, true), arguments.text);
 }
@@ -299,7 +297,6 @@ static ClassText *class_with(Torch *torch, const TorchModule *module, const char
 static void set_class(Torch *torch, TorchModule *module, const char *body) {
     ClassText *text = class_with(torch, module, body);
     text->repeated |= module->steps != NULL;
-    torch->repeats |= text->repeated;
     module->class_name = text->name;
 }
 
@@ -340,8 +337,8 @@ static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->arena};
     text_add(&text, "self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
-    if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
-    text_add(&text, "%s", printer->uses_cache ? ", cache" : "");
+    if (printer->module->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
+    text_add(&text, "%s", printer->module->uses_cache ? ", cache" : "");
     bool longer = text.length > LINE_LENGTH - strlen("    def forward():");
     return arena_format(
         text.arena, longer ? "    def forward(\n        %s\n    ):\n" : "    def forward(%s):\n",
@@ -364,8 +361,8 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
     if (caller) {
         print_parts(&printer, &module->parts, 0, module->parts.count);
         print_return(&printer);
-        module->uses_cache = printer.uses_cache;
-        module->uses_fixed = printer.uses_fixed;
+        module->uses_cache = code_has(printer.text.text, "cache");
+        module->uses_fixed = printer.fixed && code_has(printer.text.text, printer.fixed_name);
         forward = arena_format(torch->arena, "%s%s", signature(&printer, module->inputs.count),
                                printer.text.text);
     }
@@ -389,85 +386,62 @@ void print_layer(Printer *printer, TorchModule *layer) {
 
 /* ---- the model ---- */
 
-static void add_written(Torch *torch, const TorchPart *part, List *results) {
-    const Statement *statement = part->statement;
-    for (int i = 0; part->child && i < part->child->outputs.count; i++)
-        list_push(torch->arena, results, ((TorchItem *)part->child->outputs.items[i])->tensor);
-    if (statement && statement->kind == STATEMENT_LOOP)
-        list_push(torch->arena, results, statement->target->tensor);
-    for (int i = 0; statement && i < statement->outputs.count; i++)
-        list_push(torch->arena, results, ((Expr *)statement->outputs.items[i])->tensor);
-    for (int i = 0; i < part->body.count; i++) add_written(torch, part->body.items[i], results);
-}
-
-static void mark_results(Torch *torch, const TorchPart *part, bool *marked) {
-    List results = {0};
-    add_written(torch, part, &results);
-    for (int i = 0; i < results.count; i++) marked[((Tensor *)results.items[i])->id] = true;
-}
-
-/* Whether a part reads or writes a marked tensor. */
-static bool has_marked(Torch *torch, const TorchPart *part, const bool *marked) {
-    const List reads = reads_within(torch, part);
-    List results = {0};
-    add_written(torch, part, &results);
-    for (int i = 0; i < reads.count; i++)
-        if (marked[((Expr *)reads.items[i])->tensor->id]) return true;
-    for (int i = 0; i < results.count; i++)
-        if (marked[((Tensor *)results.items[i])->id]) return true;
-    return false;
-}
-
-/* Puts the parts before `end` that depend on marked tensors last of them; returns their first
- * index. */
-static int dependent_last(Torch *torch, List *parts, int end, bool *marked) {
-    List first = {0}, last = {0};
-    for (int i = 0; i < end; i++) {
-        const TorchPart *part = parts->items[i];
-        bool depends = has_marked(torch, part, marked);
-        if (depends) mark_results(torch, part, marked);
-        list_push(torch->arena, depends ? &last : &first, (void *)part);
-    }
-    for (int i = 0; i < end; i++)
-        parts->items[i] = i < first.count ? first.items[i] : last.items[i - first.count];
-    return first.count;
-}
-
-static bool *marks_new(Torch *torch) {
-    return arena_alloc(torch->arena, (size_t)torch->program->tensors.count);
-}
-
 static bool is_next(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_NEXT;
 }
 
-/* Whether the input belongs to the next tokens: one of its dimensions has positions. */
-static bool is_with_next(const Torch *torch, const Tensor *tensor) {
-    return is_next(tensor) ||
-           (list_find(&torch->inputs, tensor) >= 0 && position_count(tensor) > 0);
+/* What a tensor depends on: other inputs, positions or their number, the next tokens. */
+enum { ON_GIVEN = 1, ON_POSITIONS = 2, ON_NEXT = 4 };
+
+static int dependence(const int *depends, const List *accesses) {
+    int all = 0;
+    for (int i = 0; i < accesses->count; i++)
+        all |= depends[((Expr *)accesses->items[i])->tensor->id];
+    return all;
 }
 
-/* Puts the parts that depend on the next tokens last; returns their first index. */
-static int loss_last(Torch *torch, List *parts) {
-    bool *marked = marks_new(torch);
-    for (int i = 0; i < torch->program->tensors.count; i++)
-        marked[i] = is_with_next(torch, torch->program->tensors.items[i]);
-    return dependent_last(torch, parts, parts->count, marked);
+static void add_dependence(int *depends, const List *writes, int on) {
+    for (int i = 0; i < writes->count; i++) depends[((Expr *)writes->items[i])->tensor->id] |= on;
 }
 
-/* Whether a part from `first` on writes the logits: a repeat before them has losses. The logits
- * must not depend on the next tokens. */
-static bool logits_after(Torch *torch, const List *parts, int first) {
+/* The parts of the model in four stages: those that depend on no position and no other input, on
+ * other inputs alone, on positions, on the next tokens. Without other inputs, the first two are
+ * empty. */
+enum { STAGE_NONE, STAGE_GIVEN, STAGE_POSITIONS, STAGE_NEXT, STAGES };
+
+/* Puts the parts in the order of their stages; ends[stage]: the index after them. Returns what
+ * the logits depend on. */
+static int sort_stages(Torch *torch, List *parts, int *ends) {
     const Program *program = torch->program;
-    const Tensor *logits = program->outputs.items[0];
-    bool *marked = marks_new(torch);
-    for (int i = first; i < parts->count; i++) mark_results(torch, parts->items[i], marked);
-    for (int i = 0; i < program->tensors.count && marked[logits->id]; i++) {
+    int *depends = arena_alloc(torch->arena, (size_t)program->tensors.count * sizeof *depends);
+    List stages[STAGES] = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (is_next(tensor) && torch->needed[i])
-            refuse(torch, logits->span, "an output that depends on the next tokens");
+        depends[i] = list_find(&torch->inputs, tensor) >= 0 ? ON_GIVEN : 0;
+        if (position_count(tensor))
+            depends[i] |= depends[i] ? ON_POSITIONS | ON_NEXT : ON_POSITIONS;
+        if (is_next(tensor)) depends[i] |= ON_NEXT;
     }
-    return marked[logits->id];
+    for (int i = 0; i < parts->count; i++) {
+        const TorchPart *part = parts->items[i];
+        if (part->sees_positions) add_dependence(depends, &part->writes, ON_POSITIONS);
+    }
+    for (int i = 0; i < parts->count; i++) {
+        TorchPart *part = parts->items[i];
+        const int on = dependence(depends, &part->reads) | dependence(depends, &part->writes);
+        add_dependence(depends, &part->writes, on);
+        int stage = on & ON_NEXT                                ? STAGE_NEXT
+                    : on & ON_POSITIONS || !torch->inputs.count ? STAGE_POSITIONS
+                    : on & ON_GIVEN                             ? STAGE_GIVEN
+                                                                : STAGE_NONE;
+        list_push(torch->arena, &stages[stage], part);
+    }
+    *parts = (List){0};
+    for (int i = 0; i < STAGES; i++) {
+        list_append(torch->arena, parts, &stages[i]);
+        ends[i] = parts->count;
+    }
+    return depends[((Tensor *)program->outputs.items[0])->id];
 }
 
 static void print_losses(Printer *printer, const char *logits, bool dropped) {
@@ -483,42 +457,6 @@ static void print_losses(Printer *printer, const char *logits, bool dropped) {
     }
     python_line(printer, "return %s, {%s}%s", logits, text.text,
                 dropped ? " if losses else {}" : "");
-}
-
-/* ---- inputs other than the tokens ---- */
-
-static void find_run(Expr *expr, void *data) {
-    const TorchNumber *number = expr->kind == EXPR_NUMBER ? torch_number(data, expr) : NULL;
-    if (depends_on_run(number)) ((Torch *)data)->sees_run = true;
-}
-
-/* Whether a part depends on positions or on their number. */
-static bool sees_positions(Torch *torch, const TorchPart *part) {
-    const List statements = statements_within(torch, part);
-    torch->sees_run = false;
-    for (int i = 0; i < statements.count; i++) {
-        const Statement *statement = statements.items[i];
-        for (int j = 0; j < statement->loop_count; j++)
-            torch->sees_run |= statement->loops[j]->axis->kind == AXIS_SEQUENCE;
-        if (statement->value) expr_walk(statement->value, find_run, torch);
-    }
-    return torch->sees_run;
-}
-
-/* Puts the parts that depend on other inputs and on no position before those of the tokens. They
- * are those from the result to before *end. */
-static int given_first(Torch *torch, List *parts, int count, int *end) {
-    *end = 0;
-    if (!torch->inputs.count) return 0;
-    bool *marked = marks_new(torch), *given = marks_new(torch);
-    for (int i = 0; i < torch->program->tensors.count; i++)
-        marked[i] = position_count(torch->program->tensors.items[i]) > 0;
-    for (int i = 0; i < count; i++)
-        if (sees_positions(torch, parts->items[i])) mark_results(torch, parts->items[i], marked);
-    for (int i = 0; i < torch->inputs.count; i++)
-        given[((Tensor *)torch->inputs.items[i])->id] = true;
-    *end = dependent_last(torch, parts, count, marked);
-    return dependent_last(torch, parts, *end, given);
 }
 
 /* These parts, computed for the first token. The cache has the tensors that later parts read. */
@@ -549,11 +487,13 @@ static const char *print_model(Torch *torch, Printer *printer) {
     TorchModule *root = torch->root;
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
-    int first = loss_last(torch, &root->parts), end,
-        given = given_first(torch, &root->parts, first, &end);
+    int ends[STAGES];
+    const bool after = sort_stages(torch, &root->parts, ends) & ON_NEXT;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_INPUT) continue;
+        if (after && is_next(tensor) && torch->needed[i])
+            refuse(torch, logits->span, "an output that depends on the next tokens");
         bool other = list_find(&torch->inputs, tensor) >= 0;
         const char *name = other             ? input_name(torch, tensor)
                            : is_next(tensor) ? "targets"
@@ -561,19 +501,19 @@ static const char *print_model(Torch *torch, Printer *printer) {
         PyVariable *variable = python_variable(printer, tensor, 0, new_name(printer, name));
         if (tensor->type == TYPE_INT) variable->kind = PY_INT;
     }
-    const bool after = logits_after(torch, &root->parts, first);
+    /* A repeat before the logits has losses. */
     if (after) {
         python_line(printer, "losses = targets is not None");
         python_line(printer, "targets = targets if losses else tokens  # the losses are dropped");
-        first = root->parts.count;
+        ends[STAGE_POSITIONS] = root->parts.count;
     }
-    print_parts(printer, &root->parts, 0, given);
-    print_given(printer, &root->parts, given, end);
-    print_parts(printer, &root->parts, end, first);
+    print_parts(printer, &root->parts, 0, ends[STAGE_NONE]);
+    print_given(printer, &root->parts, ends[STAGE_NONE], ends[STAGE_GIVEN]);
+    print_parts(printer, &root->parts, ends[STAGE_GIVEN], ends[STAGE_POSITIONS]);
     const char *name = expanded(printer, variable_of(printer, logits, 0));
     if (!after) python_line(printer, "if targets is None:");
     if (!after) python_line(printer, "    return %s, {}", name);
-    print_parts(printer, &root->parts, first, root->parts.count);
+    print_parts(printer, &root->parts, ends[STAGE_POSITIONS], root->parts.count);
     print_losses(printer, name, after);
     return printer->text.text;
 }

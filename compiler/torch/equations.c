@@ -328,7 +328,6 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
                 : arena_format(torch->arena, "torch.tensor(float(%s), device=cache.device)", text);
         value.kind = PY_REAL;
         value.level = PY_ATOM;
-        printer->uses_cache |= !printer->like;
     }
     if (value.kind == PY_TABLE && !needs_double(torch, parts, at + 1, tensor)) {
         value = as_real(printer, value);

@@ -110,12 +110,10 @@ static bool reads_tokens(Printer *printer, const TorchModule *layer, const Axis 
     return layer->inputs.count > 0;
 }
 
-static int reads_in(Torch *torch, const List *parts, const Tensor *tensor) {
+static int reads_in(const List *parts, const Tensor *tensor) {
     int count = 0;
-    for (int i = 0; i < parts->count; i++) {
-        List reads = reads_within(torch, parts->items[i]);
-        for (int j = 0; j < reads.count; j++) count += ((Expr *)reads.items[j])->tensor == tensor;
-    }
+    for (int i = 0; i < parts->count; i++)
+        count += access_count(&((TorchPart *)parts->items[i])->reads, tensor);
     return count;
 }
 
@@ -141,7 +139,7 @@ bool find_routed(Printer *printer, const List *parts, int at, Routed *routed) {
     const Tensor *result = statement->target->tensor;
     return routed->layer && routed->mask && result->rank >= 2 && !is_stacked(result) &&
            result->axes[0]->kind == AXIS_BATCH && result->axes[1]->kind == AXIS_SEQUENCE &&
-           reads_in(printer->torch, parts, routed->output->tensor) == 1 &&
+           reads_in(parts, routed->output->tensor) == 1 &&
            reads_tokens(printer, routed->layer, routed->index->axis) &&
            parts_by_token(printer->torch, &routed->layer->parts);
 }
@@ -229,7 +227,6 @@ void print_routed(Printer *printer, const Routed *routed, const List *parts, int
     if (layer->uses_cache) {
         check_routed_rows(torch, layer, routed->statement->span);
         text_add(&arguments, ", cache");
-        printer->uses_cache = true;
     }
     const char *sum = strcmp(variable->name, input) ? variable->name : new_name(printer, "routed");
     variable->name = sum;

@@ -60,13 +60,17 @@ typedef struct TorchModule TorchModule;
 typedef struct TorchPart {
     Statement *statement;
     TorchModule *child;
-    List body; /* TorchPart * */
+    List body;           /* TorchPart * */
+    List reads, writes;  /* Expr *: all accesses of the statement or layer */
+    List repeated;       /* Expr *: its writes in repeats */
+    bool sees_positions; /* it depends on positions or on their number */
 } TorchPart;
 
 /* One application of a layer. Applications of one path share the weights and the attribute. */
 struct TorchModule {
     const char *name, *path; /* of the layer; "block.{i}.attention" */
     const Application *application;
+    TorchPart *whole;     /* the application; NULL: only weights and layers */
     List parts;           /* TorchPart * */
     List inputs, outputs; /* TorchItem * */
     List children;        /* TorchModule *, one of each path */
@@ -128,12 +132,11 @@ typedef struct Torch {
     bool *needed;    /* by tensor: it has an effect on the first output */
     List inputs;     /* Tensor *: those that are neither tokens nor their targets */
     bool *table;     /* by tensor: it depends on positions and integers only */
-    bool sees_run;   /* of the last search: it found positions or their number */
+    bool sees_run;   /* of the last search: it found the number of positions */
     TorchModule *root;
     List modules; /* TorchModule * */
     List classes; /* ClassText * */
     List loops;   /* TorchLoop *: the repeats around the current part */
-    bool uses_top, uses_take, uses_gather, uses_attend, uses_math, repeats;
 } Torch;
 
 /* The forward pass of one layer being printed. */
@@ -143,10 +146,9 @@ typedef struct Printer {
     TorchModule *module;
     Text text;
     int depth;
-    List variables;   /* PyVariable * */
-    List names;       /* const char *: in use */
-    const char *like; /* a tensor of the type of the weights, or NULL */
-    bool uses_cache;
+    List variables;      /* PyVariable * */
+    List names;          /* const char *: in use */
+    const char *like;    /* a tensor of the type of the weights, or NULL */
     bool any_order;      /* of the dimensions of the next read */
     int loops;           /* repeats around the current part */
     const char *comment; /* the last one */
@@ -158,7 +160,6 @@ typedef struct Printer {
     /* of a layer that a loop applies: the axis of the loop, whose index is an argument */
     const Axis *fixed;
     const char *fixed_name;
-    bool uses_fixed;
     const Axis *routing; /* of the layer that is printed next */
     /* of the current scan */
     Statement *scan;
@@ -179,10 +180,8 @@ TorchModule *module_at(Torch *torch, const char *path);
 /* The version of a stacked tensor at a subscript of its first dimension; 0 for other tensors. */
 int version_of(const Expr *read);
 bool is_stacked(const Tensor *tensor);
-/* The statements of a part and of its layers; a scan, then its equations. */
-List statements_within(Torch *torch, const TorchPart *part);
-/* Their reads. */
-List reads_within(Torch *torch, const TorchPart *part);
+/* The number of accesses of the tensor. */
+int access_count(const List *accesses, const Tensor *tensor);
 /* Whether a part from `first` on reads the tensor, or the module returns it. */
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version);
@@ -252,6 +251,8 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 /* ---- equations.c ---- */
 void print_equation(Printer *printer, Statement *statement, const List *parts, int at);
 void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whether the text has the word outside of comments, strings and attributes. */
+bool code_has(const char *code, const char *word);
 /* The source of an equation, of an application, as a comment. */
 void print_comment(Printer *printer, const Statement *statement);
 void print_source(Printer *printer, Span span);

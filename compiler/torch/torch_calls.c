@@ -75,7 +75,6 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     Torch *torch = printer->torch;
     const AttendOptions *options = &statement->attention;
     begin_call(printer, statement, statement->inputs.items[0]);
-    torch->uses_attend = printer->uses_cache = true;
     const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
     const int keys = call_input(statement, 1)->count - 3;
@@ -118,7 +117,6 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     Torch *torch = printer->torch;
     const Expr *input = statement->inputs.items[0];
     begin_call(printer, statement, input);
-    torch->uses_top = true;
     PyVariable *p = operand_of(printer, statement, 0);
     const char *text = expanded(printer, p);
     bool iterations = is_stacked(input->tensor);
@@ -126,14 +124,11 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     if (iterations) refuse(torch, statement->span, "top of a stacked tensor");
     const Axis *axis = input->tensor->axes[dim];
     const char *k = python_number(printer, &statement->top.k, (double)statement->top.k).text;
-    if (axis->kind == AXIS_SEQUENCE && p->full[dim]) {
+    if (axis->kind == AXIS_SEQUENCE && p->full[dim])
         k = arena_format(torch->arena, "min(%ld, cache.total)", statement->top.k);
-        printer->uses_cache = true;
-    } else if (axis->kind == AXIS_SEQUENCE) {
-        double share = (double)statement->top.k / (double)axis->size;
-        k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))", share);
-        printer->uses_cache = true;
-    }
+    else if (axis->kind == AXIS_SEQUENCE)
+        k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))",
+                         (double)statement->top.k / (double)axis->size);
     PyVariable *mask = result_of(printer, statement, 0, parts, at);
     if (!mask) return;
     memcpy(mask->full, p->full, sizeof mask->full);

@@ -28,7 +28,6 @@ static const char *variable_name(Printer *printer, const TorchVariable *variable
     if (variable->path)
         return arena_format(torch->arena, "self.%s",
                             option_attribute(torch, printer->module, variable));
-    printer->uses_cache = true;
     return variable == torch->variables.items[0] ? "cache.sequences" : "cache.length";
 }
 
@@ -52,7 +51,6 @@ static void formula_text(Printer *printer, const TorchNumber *number, Py *value)
     Arena *arena = printer->arena;
     const char *factor = shortest(arena, number->factor);
     if (number->added) {
-        printer->uses_cache |= !number->added->path;
         value->text = number->added->path ? variable_name(printer, number->added) : "cache.total";
         if (number->factor == 0) return;
         value->level = PY_SUM;
@@ -82,7 +80,6 @@ Py python_number(Printer *printer, const void *key, double number) {
         return value;
     }
     if (number < 0) value.level = PY_NEGATION;
-    printer->torch->uses_math |= isinf(number);
     value.text = !isinf(number) ? shortest(printer->arena, number)
                  : number < 0   ? "-math.inf"
                                 : "math.inf";
@@ -341,7 +338,6 @@ static Py function(Printer *printer, OpCode op, Py a) {
                               a.text);
         a.number = false;
         a.kind = PY_TABLE;
-        printer->uses_cache = true;
     }
     if (!keeps) a = as_double(printer, a);
     const char *text = spellings[op].text;
@@ -391,7 +387,6 @@ Py apply_python(Printer *printer, OpCode op, const Py *args) {
 static Py index_python(Printer *printer, Index *index) {
     Py value = {.level = PY_ATOM, .kind = PY_INT};
     Arena *arena = printer->arena;
-    printer->uses_cache = true;
     if (printer->scan && index == printer->scan->index) {
         value.number = true;
         bool sequence = index->axis->kind == AXIS_SEQUENCE;
@@ -399,10 +394,8 @@ static Py index_python(Printer *printer, Index *index) {
         value.level = PY_SUM;
         return value;
     }
-    if (printer->fixed && index->axis == printer->fixed) {
-        printer->uses_fixed = true;
+    if (printer->fixed && index->axis == printer->fixed)
         return (Py){.text = printer->fixed_name, .level = PY_ATOM, .kind = PY_INT, .number = true};
-    }
     if (index->of_repeat)
         refuse(printer->torch, printer->statement->span, "the iteration as a number");
     value.rank = 1;

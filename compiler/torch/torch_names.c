@@ -121,7 +121,6 @@ const char *python_size(Printer *printer, const Axis *axis, bool full) {
     bool batch = axis->kind == AXIS_BATCH;
     if (!batch && axis->kind != AXIS_SEQUENCE)
         return arena_format(printer->arena, "%ld", axis->size);
-    printer->uses_cache = true;
     return batch ? "cache.sequences" : full ? "cache.total" : "cache.length";
 }
 
@@ -238,6 +237,23 @@ const char *class_name_of(Torch *torch, const char *name) {
 }
 
 /* ---- lines ---- */
+
+static bool is_word(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+bool code_has(const char *code, const char *word) {
+    const size_t length = strlen(word);
+    char before = 0;
+    for (bool quoted = false; *code; before = *code++) {
+        if (*code == '#') code += strcspn(code, "\n");
+        quoted ^= *code == '"';
+        if (!quoted && !is_word(before) && before != '.' && !strncmp(code, word, length) &&
+            !is_word(code[length]))
+            return true;
+    }
+    return false;
+}
 
 void refuse(Torch *torch, Span span, const char *what) {
     report_invalid(torch->program->reports, span,

@@ -117,7 +117,6 @@ void print_scan(Printer *printer, Statement *scan, const List *parts, int at) {
     printer->before = (Text){.arena = torch->arena};
     printer->scan = scan;
     printer->statement = scan;
-    printer->uses_cache = true;
     printer->position = new_name(printer, python_name(torch, scan->index->name));
     printer->depth++;
     for (int i = 0; i < scan->body.statements.count; i++) {
