@@ -288,10 +288,8 @@ static ClassText *class_with(Torch *torch, const TorchModule *module, const char
     const char *stem = class_name_of(torch, module->name), *name = stem;
     for (int number = 2; class_name_taken(torch, name); number++)
         name = arena_format(torch->arena, "%s%d", stem, number);
-    ClassText *made = arena_alloc(torch->arena, sizeof *made);
-    *made = (ClassText){.name = name, .body = body};
-    list_push(torch->arena, &torch->classes, made);
-    return made;
+    const ClassText made = {.name = name, .body = body};
+    return list_copy(torch->arena, &torch->classes, &made, sizeof made);
 }
 
 static void set_class(Torch *torch, TorchModule *module, const char *body) {
@@ -325,9 +323,7 @@ static void print_return(Printer *printer) {
         const TorchItem *item = module->outputs.items[i];
         PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
-        PyVariable *copy = arena_alloc(printer->arena, sizeof *copy);
-        *copy = *variable;
-        list_push(printer->arena, &module->results, copy);
+        list_copy(printer->arena, &module->results, variable, sizeof *variable);
         text_add(&text, "%s%s", i ? ", " : "", variable->name);
     }
     python_line(printer, "return %s", text.text);

@@ -24,26 +24,31 @@ static void find_full(Expr *expr, void *data) {
 }
 
 /* Whether the index runs over all positions of a tensor that has them. */
-static bool runs_over_all(Printer *printer, const Statement *statement, const Index *index) {
+static bool runs_over_all(Printer *printer, Expr *value, const Index *index) {
     PlainRead search = {printer, index, false};
-    expr_walk(statement->value, find_full, &search);
+    expr_walk(value, find_full, &search);
     return search.full;
 }
 
 /* The current positions are those of the first sequence index on the left that does not run over
- * all positions. Metrics, which have none, are those of the current positions. */
+ * all positions. Metrics, which have none, are those of the current positions. A call has the
+ * indices of its first operand. */
 void begin_statement(Printer *printer, Statement *statement) {
+    const Expr *target = statement->target;
+    Expr *value = statement->value;
+    if (statement->kind == STATEMENT_CALL) value = statement->inputs.items[0];
     printer->statement = statement;
     printer->order_count = 0;
     printer->now = NULL;
-    if (statement->kind != STATEMENT_LOOP) return;
-    for (int i = 0; i < statement->loop_count; i++) {
-        Index *index = statement->loops[i];
+    for (int i = 0; i < (target ? statement->loop_count : value->count); i++) {
+        if (!target && value->args[i]->kind != EXPR_INDEX) continue;
+        Index *index = target ? statement->loops[i] : value->args[i]->index;
+        if (index->of_repeat) continue;
         printer->order[printer->order_count++] = index;
-        bool sequence = index->axis->kind == AXIS_SEQUENCE && !printer->now;
-        bool target = expr_uses_index(statement->target, index);
-        bool measured = !printer->torch->needed[statement->target->tensor->id];
-        if (sequence && (target || measured) && !runs_over_all(printer, statement, index))
+        const bool counts = !target || expr_uses_index(target, index) ||
+                            !printer->torch->needed[target->tensor->id];
+        if (index->axis->kind == AXIS_SEQUENCE && !printer->now && counts &&
+            !runs_over_all(printer, value, index))
             printer->now = index;
     }
 }
@@ -85,16 +90,6 @@ static char letter_of(char *letters, Index *const *order, int count, const Index
     return '?';
 }
 
-Py operand(Printer *printer, Py value) {
-    if (value.kind == PY_REAL) return value;
-    value.text = arena_format(printer->arena,
-                              value.level < PY_ATOM ? "(%s).to(%s.dtype)" : "%s.to(%s.dtype)",
-                              value.text, printer->like);
-    value.level = PY_ATOM;
-    value.kind = PY_REAL;
-    return value;
-}
-
 /* x[b,s,d] * w[d,f] summed over d: x @ w. */
 static bool is_matmul(const Py *a, const Py *b, const Py *result) {
     if (b->rank != 2 || a->rank < 2 || result->rank != a->rank) return false;
@@ -111,9 +106,8 @@ static Py einsum(Printer *printer, const Py *values, int count, Py result) {
     Text text = {.arena = torch->arena};
     result.level = PY_ATOM;
     if (count == 2 && is_matmul(&values[0], &values[1], &result)) {
-        result.text =
-            arena_format(torch->arena, values[0].level < PY_PRODUCT ? "(%s) @ %s" : "%s @ %s",
-                         values[0].text, values[1].text);
+        result.text = arena_format(torch->arena, "%s @ %s",
+                                   in_parentheses(printer, values[0], PY_PRODUCT), values[1].text);
         result.level = PY_PRODUCT;
         return result;
     }
@@ -188,7 +182,7 @@ static Py reduced(Printer *printer, const Statement *statement, Py value) {
     text_add(&dims, over == 1 ? "-1" : "(");
     for (int i = over; over > 1 && i > 0; i--) text_add(&dims, "-%d%s", i, i > 1 ? ", " : ")");
     bool sum = statement->reduction == REDUCE_SUM;
-    const char *text = value.level < PY_ATOM ? arena_format(arena, "(%s)", value.text) : value.text;
+    const char *text = in_parentheses(printer, value, PY_ATOM);
     Py result = value;
     if (sum && value.kind == PY_BOOL) result.kind = PY_INT;
     result.level = PY_ATOM;

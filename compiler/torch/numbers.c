@@ -37,9 +37,8 @@ typedef struct Slots {
 } Slots;
 
 static void add_slot(Slots *slots, const void *key, double value, SlotKind kind) {
-    TorchSlot *slot = arena_alloc(slots->arena, sizeof *slot);
-    *slot = (TorchSlot){key, value, kind};
-    list_push(slots->arena, &slots->list, slot);
+    const TorchSlot slot = {key, value, kind};
+    list_copy(slots->arena, &slots->list, &slot, sizeof slot);
 }
 
 static void expr_slots(Slots *slots, const Expr *expr, SlotKind kind) {
@@ -117,9 +116,7 @@ static Slots slots_of(Arena *arena, const TorchView *view) {
     for (int i = 0; i < view->decisions.count; i++) {
         const double *decision = view->decisions.items[i];
         if (has_decision(&slots.decisions, decision)) continue;
-        double *copy = arena_alloc(arena, 3 * sizeof *copy);
-        memcpy(copy, decision, 3 * sizeof *copy);
-        list_push(arena, &slots.decisions, copy);
+        list_copy(arena, &slots.decisions, decision, 3 * sizeof *decision);
     }
     return slots;
 }
@@ -174,9 +171,7 @@ static bool add_factor(Torch *torch, TorchNumber *number, const TorchVariable *v
         number->added = variable;
         return true;
     }
-    TorchTerm *term = arena_alloc(torch->arena, sizeof *term);
-    *term = (TorchTerm){variable, power};
-    list_push(torch->arena, &number->terms, term);
+    list_copy(torch->arena, &number->terms, &(TorchTerm){variable, power}, sizeof(TorchTerm));
     return true;
 }
 
@@ -234,10 +229,8 @@ static bool read_slots(Torch *torch, const TorchReader *reader, long batch, long
 }
 
 static TorchVariable *add_variable(Torch *torch, const char *path, double written, bool real) {
-    TorchVariable *variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (TorchVariable){path, written, written, real};
-    list_push(torch->arena, &torch->variables, variable);
-    return variable;
+    const TorchVariable variable = {path, written, written, real};
+    return list_copy(torch->arena, &torch->variables, &variable, sizeof variable);
 }
 
 static void try_size(Torch *torch, const TorchReader *reader, TorchNumber *numbers,

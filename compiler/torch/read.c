@@ -60,8 +60,7 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
         if (other->tensor == variable->tensor && other->version == variable->version + 10)
             return other;
     }
-    PyVariable *full = arena_alloc(torch->arena, sizeof *full);
-    *full = *variable;
+    PyVariable *full = list_copy(torch->arena, &printer->variables, variable, sizeof *full);
     full->full[axis] = true;
     full->version += 10;
     full->name = new_name(printer, name);
@@ -72,7 +71,6 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
         text_add(&printer->before, "%*s%s\n", 4 * (printer->depth - 1), "", line);
     else
         python_line(printer, "%s", line);
-    list_push(torch->arena, &printer->variables, full);
     return full;
 }
 

@@ -230,8 +230,11 @@ const char *option_attribute(Torch *torch, TorchModule *module, const TorchVaria
 Py python(Printer *printer, const Expr *expr);
 /* The expression with dimensions of size 1 for those of `dims` that it lacks. */
 const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least);
-/* A value as an operand of the type of the weights. */
+/* A value of the type of the weights. */
+Py operand(Printer *printer, Py value);
+/* The same, unless it is a number or an integer. */
 Py as_real(Printer *printer, Py value);
+const char *in_parentheses(Printer *printer, Py value, PyLevel least);
 /* The shortest text with the same value. */
 const char *shortest(Arena *arena, double number);
 /* The number of an expression or field. */
@@ -259,8 +262,6 @@ void print_source(Printer *printer, Span span);
 void begin_statement(Printer *printer, Statement *statement);
 Py equation_value(Printer *printer, const Statement *statement);
 void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const Py *value);
-/* A value of the type of the weights. */
-Py operand(Printer *printer, Py value);
 /* A new variable for the result; reuses the name of one that is not read later. */
 PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
                             int at);

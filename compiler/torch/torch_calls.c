@@ -5,21 +5,6 @@
 
 #include <string.h>
 
-/* The indices of the operands of a call are not its loops: those of the first operand count. The
- * current positions are the first of them that are not those of all keys. */
-static void begin_call(Printer *printer, Statement *statement, const Expr *operand) {
-    begin_statement(printer, statement);
-    const PyVariable *variable = variable_of(printer, operand->tensor, version_of(operand));
-    for (int i = 0; i < operand->count; i++) {
-        const Expr *sub = operand->args[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        printer->order[printer->order_count++] = sub->index;
-        const bool all = variable && variable->full[i];
-        if (sub->index->axis->kind == AXIS_SEQUENCE && !printer->now && !all)
-            printer->now = sub->index;
-    }
-}
-
 const char *expanded(Printer *printer, const PyVariable *variable) {
     Text text = {.arena = printer->arena};
     bool any = false;
@@ -74,7 +59,7 @@ static void add_positions(Text *text, const char *name, const Expr *operand) {
 static void print_attend(Printer *printer, Statement *statement, const List *parts, int at) {
     Torch *torch = printer->torch;
     const AttendOptions *options = &statement->attention;
-    begin_call(printer, statement, statement->inputs.items[0]);
+    begin_statement(printer, statement);
     const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
     const int keys = call_input(statement, 1)->count - 3;
@@ -116,7 +101,7 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
 static void print_top(Printer *printer, Statement *statement, const List *parts, int at) {
     Torch *torch = printer->torch;
     const Expr *input = statement->inputs.items[0];
-    begin_call(printer, statement, input);
+    begin_statement(printer, statement);
     PyVariable *p = operand_of(printer, statement, 0);
     const char *text = expanded(printer, p);
     bool iterations = is_stacked(input->tensor);

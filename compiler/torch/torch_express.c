@@ -106,7 +106,7 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into) {
             }
 }
 
-static const char *in_parentheses(Printer *printer, Py value, PyLevel least) {
+const char *in_parentheses(Printer *printer, Py value, PyLevel least) {
     if (value.level >= least) return value.text;
     return arena_format(printer->arena, "(%s)", value.text);
 }
@@ -163,11 +163,16 @@ static Py with_method(Printer *printer, Py value, const char *method, PyKind kin
     return value;
 }
 
-/* A tensor of type double would make the result one. */
-Py as_real(Printer *printer, Py value) {
-    if (value.number || value.kind != PY_TABLE || !printer->like) return value;
+Py operand(Printer *printer, Py value) {
+    if (value.kind == PY_REAL) return value;
     const char *method = arena_format(printer->arena, ".to(%s.dtype)", printer->like);
     return with_method(printer, value, method, PY_REAL);
+}
+
+/* A tensor of type double would make the result one. */
+Py as_real(Printer *printer, Py value) {
+    return value.number || value.kind != PY_TABLE || !printer->like ? value
+                                                                    : operand(printer, value);
 }
 
 static Py as_double(Printer *printer, Py value) {

@@ -103,10 +103,8 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
 }
 
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
-    PyVariable *variable = arena_alloc(printer->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
-    list_push(printer->arena, &printer->variables, variable);
-    return variable;
+    const PyVariable made = {.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
+    return list_copy(printer->arena, &printer->variables, &made, sizeof made);
 }
 
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor) {
