@@ -46,9 +46,7 @@ static const char *result_names(Printer *printer, TorchModule *child, const List
         if (!stem) stem = local_stem(printer, item->tensor);
         if (!variable)
             variable = define_named(printer, stem, item->tensor, item->version, parts, at);
-        memcpy(variable->absent, made->absent, sizeof made->absent);
-        memcpy(variable->full, made->full, sizeof made->full);
-        variable->kind = made->kind;
+        copy_dims(variable, made);
         text_add(&results, "%s%s", i ? ", " : "", variable->name);
     }
     return results.text;
@@ -301,9 +299,7 @@ static void set_class(Torch *torch, TorchModule *module, const char *body) {
 static void add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
     const char *name = new_name(printer, local_stem(printer, item->tensor));
     PyVariable *variable = python_variable(printer, item->tensor, item->version, name);
-    memcpy(variable->absent, outside->absent, sizeof variable->absent);
-    memcpy(variable->full, outside->full, sizeof variable->full);
-    variable->kind = outside->kind;
+    copy_dims(variable, outside);
     if (!printer->like && variable->kind == PY_REAL) printer->like = name;
 }
 

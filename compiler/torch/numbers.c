@@ -215,14 +215,7 @@ double torch_number_value(const TorchNumber *number) {
 static bool read_slots(Torch *torch, const TorchReader *reader, long batch, long context,
                        Slots *slots) {
     TorchView view = {0};
-    List sets = {0};
-    for (int i = 0; i < torch->variables.count; i++) {
-        const TorchVariable *variable = torch->variables.items[i];
-        if (!variable->path || variable->now == variable->written) continue;
-        list_push(torch->arena, &sets,
-                  (void *)arena_format(torch->arena, "%s=%.17g", variable->path, variable->now));
-    }
-    bool good = reader->open(reader->data, batch, context, &sets, &view);
+    bool good = reader->open(reader->data, batch, context, &torch->variables, &view);
     if (good) *slots = slots_of(torch->arena, &view);
     reader->close(&view);
     return good;

@@ -39,10 +39,10 @@ typedef struct TorchView {
     void *owner;
 } TorchView;
 
-/* Opens the model with `sets`, "path=value"; the other options keep their values. */
+/* Opens the model with the current values of the variables; other options keep their values. */
 typedef struct TorchReader {
     void *data;
-    bool (*open)(void *data, long batch, long context, const List *sets, TorchView *view);
+    bool (*open)(void *data, long batch, long context, const List *variables, TorchView *view);
     void (*close)(TorchView *view);
 } TorchReader;
 
@@ -209,6 +209,8 @@ bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* A variable of real numbers with all dimensions. */
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name);
+/* Gives it the dimensions of another variable. */
+void copy_dims(PyVariable *variable, const PyVariable *from);
 /* The variable of a parameter or state of the module; made when it is read first. */
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
 /* The size of a dimension: "cache.length", "48". full: all positions so far. */
@@ -246,6 +248,11 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into);
 
 /* ---- read.c ---- */
 Py read_python(Printer *printer, const Expr *read);
+/* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
+ * *dimension: the one of the position. */
+int scan_version(Printer *printer, const Expr *read, int *dimension);
+/* The dimension of a write inside a scan that is the position; -1: none. */
+int position_dim(const Statement *scan, const Expr *write);
 /* The dimension of an axis in Python. */
 int dim_of(const PyVariable *variable, int axis);
 /* The tensor at all positions so far along a sequence dimension. */
@@ -292,19 +299,11 @@ bool is_routed(Printer *printer, const List *parts, int at);
 void print_routed(Printer *printer, const Routed *routed, const List *parts, int at);
 
 /* ---- torch_calls.c ---- */
+/* Versions of a tensor inside a scan: at the previous and at the current position. */
+enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
 /* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
 const char *expanded(Printer *printer, const PyVariable *variable);
 void python_call(Printer *printer, Statement *statement, const List *parts, int at);
-
-/* ---- torch_scan.c ---- */
-/* Versions of a tensor inside a scan: at the previous and at the current position. */
-enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
-void print_scan(Printer *printer, Statement *scan, const List *parts, int at);
-/* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
- * *dimension: the one of the position. */
-int scan_version(Printer *printer, const Expr *read, int *dimension);
-/* The dimension of a write inside a scan that is the position; -1: none. */
-int position_dim(const Statement *scan, const Expr *write);
 
 /* ---- classes.c ---- */
 /* The class of a layer as the current module applies it. */

@@ -6,37 +6,33 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be variables. */
+/* Words that cannot be variables, and names of the text around the equations. ruff refuses `l`, `O`
+ * and `I` as ambiguous. */
 static const char *const words[] = {
-    "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
-    "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
-    "finally", "for",      "from",     "global", "if",    "import", "in",     "is",
-    "lambda",  "nonlocal", "not",      "or",     "pass",  "raise",  "return", "try",
-    "while",   "with",     "yield",    "self",   "torch", "nn",     "float"};
-/* Names of the text around the equations. ruff refuses `l`, `O` and `I` as ambiguous. */
-static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
-                                      "O",      "I",     "cls",    "take",      "gather",
-                                      "attend", "top_k", "losses", "positions", "reversed"};
+    "False", "None",     "True",  "and",    "as",     "assert", "async",  "await",     "break",
+    "class", "continue", "def",   "del",    "elif",   "else",   "except", "finally",   "for",
+    "from",  "global",   "if",    "import", "in",     "is",     "lambda", "nonlocal",  "not",
+    "or",    "pass",     "raise", "return", "try",    "while",  "with",   "yield",     "self",
+    "torch", "nn",       "float", "cache",  "F",      "math",   "range",  "l",         "O",
+    "I",     "cls",      "take",  "gather", "attend", "top_k",  "losses", "positions", "reversed"};
 /* Arguments of forward(). */
 static const char *const forward_words[] = {
     "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
 #define IN_LIST(list, name) (text_find(list, sizeof(list) / sizeof *(list), name) >= 0)
 
 const char *python_name(const Torch *torch, const char *name) {
-    bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
-    return taken ? arena_format(torch->arena, "%s_", name) : name;
+    return IN_LIST(words, name) ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *input_name(const Torch *torch, const Tensor *input) {
     const char *name = input->path;
-    bool taken = IN_LIST(forward_words, name);
-    return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);
+    return IN_LIST(forward_words, name) ? arena_format(torch->arena, "%s_", name)
+                                        : python_name(torch, name);
 }
 
 const char *attribute_name(Torch *torch, const char *path) {
     const char *name = last_name(path);
-    bool taken = torch_is_reserved(name, strlen(name));
-    return taken ? arena_format(torch->arena, "%s_", name) : name;
+    return torch_is_reserved(name, strlen(name)) ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *last_name(const char *path) {
@@ -60,9 +56,7 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     const char *label = last_segment(printer->module->path);
     size_t length = strlen(label);
     const char *stem = tensor->stem;
-    if (is_weight_or_state(tensor)) {
-        stem = last_name(tensor->path);
-    }
+    if (is_weight_or_state(tensor)) stem = last_name(tensor->path);
     const bool begins = length && !strncmp(stem, label, length) && stem[length] == '_';
     if (begins && !isdigit((unsigned char)stem[length + 1])) stem += length + 1;
     return python_name(printer->torch, stem);
@@ -100,6 +94,12 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
         if (variable->tensor == tensor && variable->version == version) return variable;
     }
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
+}
+
+void copy_dims(PyVariable *variable, const PyVariable *from) {
+    memcpy(variable->absent, from->absent, sizeof from->absent);
+    memcpy(variable->full, from->full, sizeof from->full);
+    variable->kind = from->kind;
 }
 
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
