@@ -35,24 +35,21 @@ static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
 }
 
 /* The variables that receive the results of a layer. */
-static const char *result_names(Printer *printer, TorchModule *child, const List *parts, int at) {
+static const char *result_names(Printer *printer, TorchModule *child) {
     Text results = {.arena = printer->arena};
     for (int i = 0; i < child->outputs.count; i++) {
         const TorchItem *item = child->outputs.items[i];
         const PyVariable *made = child->results.items[i];
-        PyVariable *variable =
-            item->version && printer->loops ? variable_of(printer, item->tensor, 0) : NULL;
         const char *stem = result_stem(printer, child);
         if (!stem) stem = local_stem(printer, item->tensor);
-        if (!variable)
-            variable = define_named(printer, stem, item->tensor, item->version, parts, at);
+        PyVariable *variable = define_named(printer, stem, item->tensor, item->version);
         copy_dims(variable, made);
         text_add(&results, "%s%s", i ? ", " : "", variable->name);
     }
     return results.text;
 }
 
-static void print_application(Printer *printer, TorchModule *child, const List *parts, int at) {
+static void print_application(Printer *printer, TorchModule *child) {
     Torch *torch = printer->torch;
     if (!child->outputs.count) return;
     print_module(torch, child, printer);
@@ -63,12 +60,11 @@ static void print_application(Printer *printer, TorchModule *child, const List *
     for (int i = 0; i < child->inputs.count; i++)
         text_add(&arguments, "%s%s", i ? ", " : "",
                  input_variable(printer, child->inputs.items[i])->name);
-    if (child->uses_fixed) {
+    if (child->uses_fixed)
         text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
-    }
     bool first = !child->inputs.count && !child->uses_fixed;
     if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
-    python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
+    python_line(printer, "%s = %s(%s)", result_names(printer, child),
                 attribute(torch, printer->module, child->path, true), arguments.text);
 }
 
@@ -103,21 +99,26 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
 }
 
 void print_parts(Printer *printer, const List *parts, int first, int end) {
-    for (int i = first; i < end; i++) {
-        const TorchPart *part = parts->items[i];
+    const List *outer = printer->parts;
+    const int outer_at = printer->at;
+    printer->parts = parts;
+    for (printer->at = first; printer->at < end; printer->at++) {
+        const TorchPart *part = parts->items[printer->at];
         Routed routed;
-        if (is_routed(printer, parts, i)) continue;
-        if (find_routed(printer, parts, i, &routed))
-            print_routed(printer, &routed, parts, i);
+        if (is_routed(printer)) continue;
+        if (find_routed(printer, printer->at, &routed))
+            print_routed(printer, &routed);
         else if (part->child)
-            print_application(printer, part->child, parts, i);
+            print_application(printer, part->child);
         else if (part->statement->kind == STATEMENT_REPEAT)
             print_repeat(printer, part);
         else if (part->statement->kind == STATEMENT_CALL)
-            python_call(printer, part->statement, parts, i);
+            python_call(printer, part->statement);
         else
-            print_equation(printer, part->statement, parts, i);
+            print_equation(printer, part->statement);
     }
+    printer->parts = outer;
+    printer->at = outer_at;
 }
 
 /* ---- weights and layers ---- */
@@ -459,12 +460,13 @@ static void print_given(Printer *printer, const List *parts, int first, int end)
     python_line(printer, "if not cache.given:");
     printer->depth++;
     print_parts(printer, parts, first, end);
+    printer->parts = parts;
+    printer->at = end - 1;
     for (int i = known; i < printer->variables.count; i++) {
         const PyVariable *variable = printer->variables.items[i];
         const char *name = variable->name;
         if (is_weight_or_state(variable->tensor) || !*name ||
-            !read_later(printer->torch, printer->module, parts, end, variable->tensor,
-                        variable->version))
+            !read_later(printer, variable->tensor, variable->version))
             continue;
         text_add(&kept, "%s\"%s\": %s", kept.length ? ", " : "", name, name);
         text_add(&read, "%*s%s = cache.given[\"%s\"]\n", 4 * (printer->depth - 1), "", name, name);

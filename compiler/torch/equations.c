@@ -231,12 +231,13 @@ static bool in_function(const Expr *expr, const Tensor *tensor, bool inside) {
     return false;
 }
 
-static bool needs_double(Torch *torch, const List *parts, int first, const Tensor *tensor) {
-    for (int i = first; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
+static bool needs_double(const Printer *printer, const Tensor *tensor) {
+    for (int i = printer->at + 1; i < printer->parts->count; i++) {
+        const TorchPart *part = printer->parts->items[i];
         const Statement *statement = part->statement;
         if (!statement || statement->kind != STATEMENT_LOOP) continue;
-        if (torch->table[statement->target->tensor->id] && expr_reads(statement->value, tensor))
+        if (printer->torch->table[statement->target->tensor->id] &&
+            expr_reads(statement->value, tensor))
             return true;
         if (in_function(statement->value, tensor, false)) return true;
     }
@@ -244,28 +245,26 @@ static bool needs_double(Torch *torch, const List *parts, int first, const Tenso
 }
 
 /* Whether variables have the name and nothing reads them later. */
-static bool is_free_name(Printer *printer, const char *name, const List *parts, int at) {
+static bool is_free_name(Printer *printer, const char *name) {
     bool found = false;
     for (int i = 0; i < printer->variables.count; i++) {
         const PyVariable *variable = printer->variables.items[i];
         if (strcmp(variable->name, name) != 0) continue;
-        if (read_later(printer->torch, printer->module, parts, at + 1, variable->tensor,
-                       variable->version % 10))
-            return false;
+        if (read_later(printer, variable->tensor, variable->version % 10)) return false;
         found = true;
     }
     return found;
 }
 
-PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                            int at) {
-    return define_named(printer, local_stem(printer, tensor), tensor, version, parts, at);
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version) {
+    return define_named(printer, local_stem(printer, tensor), tensor, version);
 }
 
-PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
-                         const List *parts, int at) {
-    bool reused =
-        name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem, parts, at);
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version) {
+    /* A repeat changes the variable that it carries. */
+    PyVariable *carried = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
+    if (carried) return carried;
+    bool reused = name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem);
     const char *name = reused ? stem : NULL;
     for (int i = 0; name && i < printer->variables.count; i++) {
         PyVariable *old = printer->variables.items[i];
@@ -308,7 +307,7 @@ static bool is_alias(const Printer *printer, const Statement *statement, const P
     return false;
 }
 
-void print_equation(Printer *printer, Statement *statement, const List *parts, int at) {
+void print_equation(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     begin_statement(printer, statement);
     check_target(printer, statement);
@@ -323,12 +322,10 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
         value.kind = PY_REAL;
         value.level = PY_ATOM;
     }
-    if (value.kind == PY_TABLE && !needs_double(torch, parts, at + 1, tensor)) {
+    if (value.kind == PY_TABLE && !needs_double(printer, tensor)) {
         value = as_real(printer, value);
     }
-    int version = version_of(statement->target);
-    PyVariable *variable = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
-    if (!variable) variable = define_variable(printer, tensor, version, parts, at);
+    PyVariable *variable = define_variable(printer, tensor, version_of(statement->target));
     set_dims(printer, variable, statement->target, &value);
     if (!strcmp(variable->name, value.text)) return;
     if (is_alias(printer, statement, &value)) {

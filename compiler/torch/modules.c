@@ -242,14 +242,14 @@ int access_count(const List *accesses, const Tensor *tensor) {
     return count;
 }
 
-bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
-                const Tensor *tensor, int version) {
+bool read_later(const Printer *printer, const Tensor *tensor, int version) {
+    const TorchModule *module = printer->module;
+    const List *parts = printer->parts;
     /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
-    bool last = module == torch->root && parts == &module->parts;
+    bool last = module == printer->torch->root && parts == &module->parts;
     bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
-    if (outside) return true;
-    if (has_item(&module->outputs, tensor, version)) return true;
-    for (int i = first; i < parts->count; i++)
+    if (outside || has_item(&module->outputs, tensor, version)) return true;
+    for (int i = printer->at + 1; i < parts->count; i++)
         if (has_access(&((TorchPart *)parts->items[i])->reads, tensor, version)) return true;
     return false;
 }

@@ -117,7 +117,8 @@ static int reads_in(const List *parts, const Tensor *tensor) {
     return count;
 }
 
-bool find_routed(Printer *printer, const List *parts, int at, Routed *routed) {
+bool find_routed(Printer *printer, int at, Routed *routed) {
+    const List *parts = printer->parts;
     const TorchPart *part = parts->items[at];
     const Statement *statement = part->statement;
     const Expr *number = NULL;
@@ -144,11 +145,11 @@ bool find_routed(Printer *printer, const List *parts, int at, Routed *routed) {
            parts_by_token(printer->torch, &routed->layer->parts);
 }
 
-bool is_routed(Printer *printer, const List *parts, int at) {
-    const TorchPart *part = parts->items[at];
+bool is_routed(Printer *printer) {
+    const TorchPart *part = printer->parts->items[printer->at];
     Routed routed;
-    for (int i = at + 1; part->child && i < parts->count; i++)
-        if (find_routed(printer, parts, i, &routed) && routed.layer == part->child) return true;
+    for (int i = printer->at + 1; part->child && i < printer->parts->count; i++)
+        if (find_routed(printer, i, &routed) && routed.layer == part->child) return true;
     return false;
 }
 
@@ -200,7 +201,7 @@ static void check_routed_rows(Torch *torch, const TorchModule *layer, Span span)
     }
 }
 
-void print_routed(Printer *printer, const Routed *routed, const List *parts, int at) {
+void print_routed(Printer *printer, const Routed *routed) {
     Torch *torch = printer->torch;
     TorchModule *layer = routed->layer;
     const Tensor *result = routed->statement->target->tensor;
@@ -213,7 +214,7 @@ void print_routed(Printer *printer, const Routed *routed, const List *parts, int
     const char *weights = row_weights(printer, routed, index, rows);
     const TorchItem *first = layer->inputs.items[0];
     const char *input = variable_of(printer, first->tensor, first->version)->name;
-    PyVariable *variable = define_variable(printer, result, 0, parts, at);
+    PyVariable *variable = define_variable(printer, result, 0);
     const char *mask = variable_of(printer, routed->mask->tensor, 0)->name;
     Text sizes = {.arena = torch->arena}, arguments = {.arena = torch->arena};
     text_add(&sizes, "*%s.shape[:2]", input);

@@ -150,7 +150,9 @@ typedef struct Printer {
     List names;          /* const char *: in use */
     const char *like;    /* a tensor of the type of the weights, or NULL */
     bool any_order;      /* of the dimensions of the next read */
-    int loops;           /* repeats around the current part */
+    const List *parts;   /* TorchPart * */
+    int at;              /* the current part */
+    int loops;           /* repeats around it */
     const char *comment; /* the last one */
     /* of the current statement */
     Statement *statement;
@@ -182,9 +184,8 @@ int version_of(const Expr *read);
 bool is_stacked(const Tensor *tensor);
 /* The number of accesses of the tensor. */
 int access_count(const List *accesses, const Tensor *tensor);
-/* Whether a part from `first` on reads the tensor, or the module returns it. */
-bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
-                const Tensor *tensor, int version);
+/* Whether a later part reads the tensor, or the module returns it. */
+bool read_later(const Printer *printer, const Tensor *tensor, int version);
 
 /* ---- numbers.c ---- */
 /* Finds the free options and the numbers that depend on them or on the sizes of a run. `view`: the
@@ -259,7 +260,7 @@ int dim_of(const PyVariable *variable, int axis);
 PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 
 /* ---- equations.c ---- */
-void print_equation(Printer *printer, Statement *statement, const List *parts, int at);
+void print_equation(Printer *printer, Statement *statement);
 void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Whether the text has the word outside of comments, strings and attributes. */
 bool code_has(const char *code, const char *word);
@@ -270,11 +271,9 @@ void begin_statement(Printer *printer, Statement *statement);
 Py equation_value(Printer *printer, const Statement *statement);
 void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const Py *value);
 /* A new variable for the result; reuses the name of one that is not read later. */
-PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                            int at);
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version);
 /* The same with a stem. */
-PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
-                         const List *parts, int at);
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
 enum { MAX_FACTORS = 12 };
@@ -292,18 +291,18 @@ typedef struct Routed {
     int count;
 } Routed;
 
-/* Whether the part is such a sum. */
-bool find_routed(Printer *printer, const List *parts, int at, Routed *routed);
-/* Whether the part is a layer that a later sum applies. */
-bool is_routed(Printer *printer, const List *parts, int at);
-void print_routed(Printer *printer, const Routed *routed, const List *parts, int at);
+/* Whether the part at `at` is such a sum. */
+bool find_routed(Printer *printer, int at, Routed *routed);
+/* Whether the current part is a layer that a later sum applies. */
+bool is_routed(Printer *printer);
+void print_routed(Printer *printer, const Routed *routed);
 
 /* ---- torch_calls.c ---- */
 /* Versions of a tensor inside a scan: at the previous and at the current position. */
 enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
 /* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
 const char *expanded(Printer *printer, const PyVariable *variable);
-void python_call(Printer *printer, Statement *statement, const List *parts, int at);
+void python_call(Printer *printer, Statement *statement);
 
 /* ---- classes.c ---- */
 /* The class of a layer as the current module applies it. */

@@ -53,11 +53,10 @@ static const char *all_of(Printer *printer, const Statement *statement, int numb
     return expanded(printer, &all);
 }
 
-static PyVariable *result_of(Printer *printer, const Statement *statement, int number,
-                             const List *parts, int at) {
+static PyVariable *result_of(Printer *printer, const Statement *statement, int number) {
     const Expr *output = statement->outputs.items[number];
     if (!printer->torch->live[output->tensor->id]) return NULL;
-    return define_variable(printer, output->tensor, 0, parts, at);
+    return define_variable(printer, output->tensor, 0);
 }
 
 /* Those of an operand [..., s, h, e] that does not run along the sequence. */
@@ -66,7 +65,7 @@ static void add_positions(Text *text, const char *name, const Expr *operand) {
     if (axis->kind != AXIS_SEQUENCE) text_add(text, ", %s=cache.range(%ld)", name, axis->size);
 }
 
-static void print_attend(Printer *printer, Statement *statement, const List *parts, int at) {
+static void print_attend(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     const AttendOptions *options = &statement->attention;
     begin_statement(printer, statement);
@@ -100,15 +99,14 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     next += options->chosen;
     if (options->bias)
         text_add(&text, ", bias=%s", expanded(printer, operand_of(printer, statement, next)));
-    PyVariable *o = result_of(printer, statement, 0, parts, at),
-               *lse = result_of(printer, statement, 1, parts, at);
+    PyVariable *o = result_of(printer, statement, 0), *lse = result_of(printer, statement, 1);
     if (lse)
         python_line(printer, "%s, %s = %s, lse=True)", o ? o->name : "_", lse->name, text.text);
     else
         python_line(printer, "%s = %s)", o->name, text.text);
 }
 
-static void print_top(Printer *printer, Statement *statement, const List *parts, int at) {
+static void print_top(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     const Expr *input = statement->inputs.items[0];
     begin_statement(printer, statement);
@@ -124,7 +122,7 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     else if (axis->kind == AXIS_SEQUENCE)
         k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))",
                          (double)statement->top.k / (double)axis->size);
-    PyVariable *mask = result_of(printer, statement, 0, parts, at);
+    PyVariable *mask = result_of(printer, statement, 0);
     if (!mask) return;
     memcpy(mask->full, p->full, sizeof mask->full);
     mask->kind = p->kind;
@@ -188,22 +186,17 @@ static void begin_state(Printer *printer, const Statement *scan, const Expr *wri
     text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
 }
 
-/* Whether an equation after the scan reads it at all positions. */
-static bool read_after(Printer *printer, const List *parts, int at, const Tensor *tensor) {
-    return read_later(printer->torch, printer->module, parts, at + 1, tensor, 0);
-}
-
 static const char *steps_name(Printer *printer, const Tensor *tensor) {
     return arena_format(printer->arena, "%s_steps", local_stem(printer, tensor));
 }
 
 /* After the equations of a position: the values are collected and become the state. */
-static void end_step(Printer *printer, const Statement *scan, const List *parts, int at) {
+static void end_step(Printer *printer, const Statement *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Tensor *tensor = ((Statement *)scan->body.statements.items[i])->target->tensor;
         const PyVariable *now = variable_of(printer, tensor, SCAN_CURRENT),
                          *before = variable_of(printer, tensor, SCAN_BEFORE);
-        if (read_after(printer, parts, at, tensor)) {
+        if (read_later(printer, tensor, 0)) {
             text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
                      steps_name(printer, tensor), python_size(printer, scan->index->axis, false));
             python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
@@ -213,7 +206,7 @@ static void end_step(Printer *printer, const Statement *scan, const List *parts,
     }
 }
 
-static void end_scan(Printer *printer, Statement *scan, const List *parts, int at) {
+static void end_scan(Printer *printer, Statement *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
         const Tensor *tensor = write->tensor;
@@ -222,8 +215,8 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
         int position = position_dim(scan, write);
         if (before && !scan->reverse && over_positions(scan))
             python_line(printer, "cache.store(self, \"%s\", %s)", before->name, before->name);
-        if (!read_after(printer, parts, at, tensor)) continue;
-        PyVariable *all = define_variable(printer, tensor, 0, parts, at);
+        if (!read_later(printer, tensor, 0)) continue;
+        PyVariable *all = define_variable(printer, tensor, 0);
         memcpy(all->absent, now->absent, sizeof all->absent);
         all->absent[position] = false;
         python_line(printer, "%s = torch.stack(%s, %d)", all->name, steps_name(printer, tensor),
@@ -231,7 +224,7 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
     }
 }
 
-static void print_scan(Printer *printer, Statement *scan, const List *parts, int at) {
+static void print_scan(Printer *printer, Statement *scan) {
     Torch *torch = printer->torch;
     if (!printer->like) refuse(torch, scan->span, "a recurrence of no real input");
     Text outside = printer->text, body;
@@ -247,7 +240,7 @@ static void print_scan(Printer *printer, Statement *scan, const List *parts, int
     }
     for (int i = 0; i < scan->body.statements.count; i++)
         print_step(printer, scan->body.statements.items[i]);
-    end_step(printer, scan, parts, at);
+    end_step(printer, scan);
     printer->depth--;
     body = printer->text;
     printer->text = outside;
@@ -256,18 +249,18 @@ static void print_scan(Printer *printer, Statement *scan, const List *parts, int
                 printer->position, python_size(printer, scan->index->axis, false));
     text_add_bytes(&printer->text, body.text, body.length);
     printer->scan = NULL;
-    end_scan(printer, scan, parts, at);
+    end_scan(printer, scan);
 }
 
-void python_call(Printer *printer, Statement *statement, const List *parts, int at) {
+void python_call(Printer *printer, Statement *statement) {
     static const struct {
         const char *name;
-        void (*print)(Printer *printer, Statement *statement, const List *parts, int at);
+        void (*print)(Printer *printer, Statement *statement);
     } kinds[] = {{"attend", print_attend}, {"top_k", print_top}, {"scan", print_scan}};
     print_comment(printer, statement);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, statement->row->name) != 0) continue;
-        kinds[i].print(printer, statement, parts, at);
+        kinds[i].print(printer, statement);
         return;
     }
     refuse(printer->torch, statement->span, "this operation");
