@@ -36,7 +36,7 @@ static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
 
 /* The variables that receive the results of a layer. */
 static const char *result_names(Printer *printer, TorchModule *child) {
-    Text results = {.arena = printer->arena};
+    List results = {0};
     for (int i = 0; i < child->outputs.count; i++) {
         const TorchItem *item = child->outputs.items[i];
         const PyVariable *made = child->results.items[i];
@@ -44,9 +44,9 @@ static const char *result_names(Printer *printer, TorchModule *child) {
         if (!stem) stem = local_stem(printer, item->tensor);
         PyVariable *variable = define_named(printer, stem, item->tensor, item->version);
         copy_dims(variable, made);
-        text_add(&results, "%s%s", i ? ", " : "", variable->name);
+        list_push(printer->arena, &results, (void *)variable->name);
     }
-    return results.text;
+    return joined(printer->arena, &results);
 }
 
 static void print_application(Printer *printer, TorchModule *child) {
@@ -56,16 +56,15 @@ static void print_application(Printer *printer, TorchModule *child) {
     Span call = child->application->call;
     if (in_list(child)) call.end = call.start; /* the line of the repeat alone */
     print_source(printer, call);
-    Text arguments = text_new(torch->arena);
+    List arguments = {0};
     for (int i = 0; i < child->inputs.count; i++)
-        text_add(&arguments, "%s%s", i ? ", " : "",
-                 input_variable(printer, child->inputs.items[i])->name);
-    if (child->uses_fixed)
-        text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
-    bool first = !child->inputs.count && !child->uses_fixed;
-    if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
+        list_push(torch->arena, &arguments,
+                  (void *)input_variable(printer, child->inputs.items[i])->name);
+    if (child->uses_fixed) list_push(torch->arena, &arguments, (void *)printer->fixed_name);
+    if (child->uses_cache) list_push(torch->arena, &arguments, "cache");
     python_line(printer, "%s = %s(%s)", result_names(printer, child),
-                attribute(torch, printer->module, child->path, true), arguments.text);
+                attribute(torch, printer->module, child->path, true),
+                joined(torch->arena, &arguments));
 }
 
 /* ---- forward passes ---- */
@@ -123,37 +122,26 @@ void print_parts(Printer *printer, const List *parts, int first, int end) {
 
 /* ---- weights and layers ---- */
 
-static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
-    Text text = text_new(torch->arena);
-    for (int i = first_axis(tensor); i < tensor->rank; i++) {
-        if (i > first_axis(tensor)) text_add(&text, ", ");
-        if (names)
-            text_add(&text, "%s", tensor->axes[i]->name);
-        else
-            text_add(&text, "%ld", tensor->axes[i]->size);
-    }
-    if (!names && tensor->rank == first_axis(tensor)) text_add(&text, "()");
-    return text.text;
-}
-
 static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
+    List axes = {0}, numbers = {0};
+    for (int i = first_axis(tensor); i < tensor->rank; i++) {
+        list_push(torch->arena, &axes, (void *)tensor->axes[i]->name);
+        list_push(torch->arena, &numbers, arena_format(torch->arena, "%ld", tensor->axes[i]->size));
+    }
     const char *name = attribute_name(torch, tensor->path),
-               *sizes = shape_text(torch, tensor, false);
+               *sizes = axes.count ? joined(torch->arena, &numbers) : "()";
     if (tensor->role == ROLE_STATE)
         text_add(text, "        self.register_buffer(\"%s\", torch.empty(%s))", name, sizes);
     else
         text_add(text, "        self.%s = nn.Parameter(torch.empty(%s)%s)", name, sizes,
                  tensor->frozen ? ", requires_grad=False" : "");
-    if (tensor->rank > first_axis(tensor))
-        text_add(text, "  # [%s]", shape_text(torch, tensor, true));
-    text_add(text, "\n");
+    text_add(text, axes.count ? "  # [%s]\n" : "%s\n", joined(torch->arena, &axes));
 }
 
 /* The initial distribution of each weight, and the weights with weight decay. */
 static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     static const char *const kinds[] = {"constant", "normal", "uniform"};
-    Text decayed = {.arena = torch->arena};
-    int decayed_count = 0;
+    List decayed = {0};
     const bool one = module->stored.count == 1;
     if (!module->stored.count) return;
     text_add(text, "    initial = (%s", one ? "" : "\n");
@@ -167,20 +155,16 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
                  shortest(torch->arena, init->b));
         bool decays = torch->decays_all || (tensor->facts && is_matrix(tensor));
         if (tensor->role == ROLE_PARAMETER && decays)
-            text_add(&decayed, "%s\"%s\"", decayed_count++ ? ", " : "", name);
+            list_push(torch->arena, &decayed, arena_format(torch->arena, "\"%s\"", name));
     }
     text_add(text, one ? ")\n" : "    )\n");
-    const bool longer = decayed.length > LINE_LENGTH - strlen("    decayed = ()");
-    if (longer) text_add(text, "    decayed = (\n");
-    for (const char *at = decayed.text; longer && *at; at += strspn(at, ", ")) {
-        int length = (int)strcspn(at, ",");
-        text_add(text, "        %.*s,\n", length, at);
-        at += length;
-    }
-    if (longer)
-        text_add(text, "    )\n");
-    else if (decayed_count)
-        text_add(text, "    decayed = (%s%s)\n", decayed.text, decayed_count == 1 ? "," : "");
+    const char *names = joined(torch->arena, &decayed);
+    const bool longer = strlen(names) > LINE_LENGTH - strlen("    decayed = ()");
+    if (decayed.count && !longer)
+        text_add(text, "    decayed = (%s%s)\n", names, decayed.count == 1 ? "," : "");
+    for (int i = 0; longer && i < decayed.count; i++)
+        text_add(text, "%s        %s,\n%s", i ? "" : "    decayed = (\n", (char *)decayed.items[i],
+                 i + 1 < decayed.count ? "" : "    )\n");
     text_add(text, "\n");
 }
 
@@ -234,14 +218,11 @@ static int print_list(Printer *printer, Text *text, int first) {
 static const char *init_text(Printer *printer) {
     Torch *torch = printer->torch;
     TorchModule *module = module_at(torch, printer->module->path);
-    Text text = {.arena = torch->arena}, layers = {.arena = torch->arena};
+    Text text = text_new(torch->arena), layers = text_new(torch->arena);
     const bool root = module == torch->root;
-    text_add(&text, "%s", "");
-    module->uses_config = root;
     for (int i = 0; i < module->children.count; i++) {
         TorchModule *child = module->children.items[i];
         if (!child->class_name) print_module(torch, child, NULL);
-        module->uses_config |= child->uses_config;
     }
     for (int i = 0; i < module->children.count;) {
         const TorchModule *child = module->children.items[i];
@@ -253,7 +234,7 @@ static const char *init_text(Printer *printer) {
                  made_text(torch, child));
         i++;
     }
-    module->uses_config |= module->options.count > 0;
+    module->uses_config = root || module->options.count || code_has(layers.text, "config");
     if (!module->stored.count && !layers.length && !module->options.count && !root)
         return text.text;
     print_initial(torch, &text, module);
@@ -315,15 +296,15 @@ static const char *own_weight(Torch *torch, const TorchModule *module) {
 
 static void print_return(Printer *printer) {
     TorchModule *module = printer->module;
-    Text text = {.arena = printer->arena};
+    List names = {0};
     for (int i = 0; i < module->outputs.count; i++) {
         const TorchItem *item = module->outputs.items[i];
         PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
         list_copy(printer->arena, &module->results, variable, sizeof *variable);
-        text_add(&text, "%s%s", i ? ", " : "", variable->name);
+        list_push(printer->arena, &names, (void *)variable->name);
     }
-    python_line(printer, "return %s", text.text);
+    python_line(printer, "return %s", joined(printer->arena, &names));
 }
 
 static const char *signature(const Printer *printer, int inputs) {

@@ -261,6 +261,8 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 
 /* ---- equations.c ---- */
 void print_equation(Printer *printer, Statement *statement);
+/* The texts with commas between them. */
+const char *joined(Arena *arena, const List *texts);
 void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Whether the text has the word outside of comments, strings and attributes. */
 bool code_has(const char *code, const char *word);

@@ -236,6 +236,13 @@ const char *class_name_of(Torch *torch, const char *name) {
 
 /* ---- lines ---- */
 
+const char *joined(Arena *arena, const List *texts) {
+    Text text = text_new(arena);
+    for (int i = 0; i < texts->count; i++)
+        text_add(&text, "%s%s", i ? ", " : "", (const char *)texts->items[i]);
+    return text.text;
+}
+
 static bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
