@@ -3,8 +3,8 @@
 #include "driver/driver.h"
 
 #include "abi/json_make.h"
+#include "base/embedded.h"
 #include "torch/torch.h"
-#include "torch/torch_text.h"
 
 #include <stdlib.h>
 #include <string.h>
