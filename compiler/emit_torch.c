@@ -84,7 +84,7 @@ static void add_override(MoecCompiler *compiler, List *overrides, const char *pa
     list_push(compiler->arena, overrides, parse_entry(compiler->arena, &compiler->reports, source));
 }
 
-static const char *number_text(MoecCompiler *compiler, double number) {
+static const char *exact_number(MoecCompiler *compiler, double number) {
     return arena_format(compiler->arena, "%.17g", number);
 }
 
@@ -98,7 +98,7 @@ static void keep_options(MoecCompiler *compiler, MoecCompiler *other, const List
         if (setting->kind == VALUE_OTHER || !is_equation_option(setting->path)) continue;
         const bool number = setting->kind == VALUE_NUMBER;
         add_override(compiler, overrides, setting->path,
-                     number ? number_text(compiler, setting->number) : setting->text);
+                     number ? exact_number(compiler, setting->number) : setting->text);
     }
 }
 
@@ -112,7 +112,7 @@ static bool open_view(void *data, long batch, long context, const List *variable
         const TorchVariable *variable = variables->items[i];
         if (!variable->path || variable->now == variable->written) continue;
         list_push(compiler->arena, &changed, (void *)variable->path);
-        add_override(compiler, &overrides, variable->path, number_text(compiler, variable->now));
+        add_override(compiler, &overrides, variable->path, exact_number(compiler, variable->now));
     }
     if (!changed.count) {
         compiler->unit->decisions = &view->decisions;

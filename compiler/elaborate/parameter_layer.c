@@ -54,13 +54,13 @@ static void find_repeat_of(Statement *statement, void *data) {
         applied->repeat = statement;
 }
 
-static void find_read(Statement *statement, void *data) {
+static void find_parameter_read(Statement *statement, void *data) {
     AppliedLayer *applied = data;
     const List accesses = accesses_of(applied->e->arena, statement);
     applied->read |= accesses_have(&accesses, applied->parameter);
 }
 
-static bool belongs_to(const Application *inner, const Application *layer) {
+static bool is_applied_in(const Application *inner, const Application *layer) {
     while (inner && inner != layer) inner = inner->caller;
     return inner != NULL;
 }
@@ -76,19 +76,19 @@ static Application *find_readers(AppliedLayer *applied) {
     for (int i = 0; i < applied->statements->count; i++) {
         Statement *statement = applied->statements->items[i];
         applied->read = false;
-        find_read(statement, applied);
-        block_walk(&statement->body, find_read, applied);
+        find_parameter_read(statement, applied);
+        block_walk(&statement->body, find_parameter_read, applied);
         if (!applied->read) continue;
         if (first < 0) layer = statement->application;
         if (first < 0) first = i;
-        while (layer && !belongs_to(statement->application, layer)) layer = layer->caller;
+        while (layer && !is_applied_in(statement->application, layer)) layer = layer->caller;
     }
     while (layer && !path_is_within(applied->parameter->path, layer->path)) layer = layer->caller;
     if (!layer) return applied->e->frame->application;
     /* Not between the equations of a layer inside. */
     const Application *inner = application_at(applied, first);
     while (inner != layer && inner->caller != layer) inner = inner->caller;
-    while (inner != layer && first && belongs_to(application_at(applied, first - 1), inner))
+    while (inner != layer && first && is_applied_in(application_at(applied, first - 1), inner))
         first--;
     applied->first = first;
     return layer;

@@ -46,7 +46,7 @@ static const char *result_names(Printer *printer, TorchModule *child) {
         copy_dims(variable, made);
         list_push(printer->arena, &results, (void *)variable->name);
     }
-    return joined(printer->arena, &results);
+    return comma_list(printer->arena, &results);
 }
 
 static void print_application(Printer *printer, TorchModule *child) {
@@ -64,7 +64,7 @@ static void print_application(Printer *printer, TorchModule *child) {
     if (child->uses_cache) list_push(torch->arena, &arguments, "cache");
     python_line(printer, "%s = %s(%s)", result_names(printer, child),
                 attribute(torch, printer->module, child->path, true),
-                joined(torch->arena, &arguments));
+                comma_list(torch->arena, &arguments));
 }
 
 /* ---- forward passes ---- */
@@ -129,13 +129,13 @@ static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
         list_push(torch->arena, &numbers, arena_format(torch->arena, "%ld", tensor->axes[i]->size));
     }
     const char *name = attribute_name(torch, tensor->path),
-               *sizes = axes.count ? joined(torch->arena, &numbers) : "()";
+               *sizes = axes.count ? comma_list(torch->arena, &numbers) : "()";
     if (tensor->role == ROLE_STATE)
         text_add(text, "        self.register_buffer(\"%s\", torch.empty(%s))", name, sizes);
     else
         text_add(text, "        self.%s = nn.Parameter(torch.empty(%s)%s)", name, sizes,
                  tensor->frozen ? ", requires_grad=False" : "");
-    text_add(text, axes.count ? "  # [%s]\n" : "%s\n", joined(torch->arena, &axes));
+    text_add(text, axes.count ? "  # [%s]\n" : "%s\n", comma_list(torch->arena, &axes));
 }
 
 /* The initial distribution of each weight, and the weights with weight decay. */
@@ -158,7 +158,7 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
             list_push(torch->arena, &decayed, arena_format(torch->arena, "\"%s\"", name));
     }
     text_add(text, one ? ")\n" : "    )\n");
-    const char *names = joined(torch->arena, &decayed);
+    const char *names = comma_list(torch->arena, &decayed);
     const bool longer = strlen(names) > LINE_LENGTH - strlen("    decayed = ()");
     if (decayed.count && !longer)
         text_add(text, "    decayed = (%s%s)\n", names, decayed.count == 1 ? "," : "");
@@ -304,7 +304,7 @@ static void print_return(Printer *printer) {
         list_copy(printer->arena, &module->results, variable, sizeof *variable);
         list_push(printer->arena, &names, (void *)variable->name);
     }
-    python_line(printer, "return %s", joined(printer->arena, &names));
+    python_line(printer, "return %s", comma_list(printer->arena, &names));
 }
 
 static const char *signature(const Printer *printer, int inputs) {
@@ -364,7 +364,7 @@ static bool is_next(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_NEXT;
 }
 
-/* What a tensor depends on: other inputs, positions or their number, the next tokens. */
+/* Dependences of a tensor: on other inputs, on positions or their number, on the next tokens. */
 enum { ON_GIVEN = 1, ON_POSITIONS = 2, ON_NEXT = 4 };
 
 static int dependence(const int *depends, const List *accesses) {
@@ -383,8 +383,8 @@ static void add_dependence(int *depends, const List *writes, int on) {
  * empty. */
 enum { STAGE_NONE, STAGE_GIVEN, STAGE_POSITIONS, STAGE_NEXT, STAGES };
 
-/* Puts the parts in the order of their stages; ends[stage]: the index after them. Returns what
- * the logits depend on. */
+/* Puts the parts in the order of their stages; ends[stage]: the index after them. Returns the
+ * dependences of the logits. */
 static int sort_stages(Torch *torch, List *parts, int *ends) {
     const Program *program = torch->program;
     int *depends = arena_alloc(torch->arena, (size_t)program->tensors.count * sizeof *depends);

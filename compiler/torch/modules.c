@@ -85,12 +85,11 @@ static TorchModule *module_new(Torch *torch, const char *name, const char *path)
 
 /* The path without its last name and the number of an iteration; *name is that name. */
 static const char *outer_path(Torch *torch, const char *path, const char **name) {
-    const char *last = last_name(path);
-    size_t end = (size_t)(last - path);
-    if (*last == '{' || isdigit((unsigned char)*last))
-        return outer_path(torch, arena_copy(torch->arena, path, end - (end > 0)), name);
+    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path,
+               *outer = arena_copy(torch->arena, path, dot ? (size_t)(dot - path) : 0);
+    if (*last == '{' || isdigit((unsigned char)*last)) return outer_path(torch, outer, name);
     *name = last;
-    return arena_copy(torch->arena, path, end - (end > 0));
+    return outer;
 }
 
 TorchModule *module_at(Torch *torch, const char *path) {
@@ -131,7 +130,7 @@ static void find_run(Expr *expr, void *data) {
 }
 
 /* Adds the accesses of a statement and of its body. */
-static void add_statement(Torch *torch, TorchPart *part, const Statement *statement) {
+static void add_accesses(Torch *torch, TorchPart *part, const Statement *statement) {
     reads_of(torch->arena, statement, &part->reads);
     writes_of(torch->arena, statement, &part->writes);
     torch->sees_run = false;
@@ -140,7 +139,7 @@ static void add_statement(Torch *torch, TorchPart *part, const Statement *statem
     for (int i = 0; i < statement->loop_count; i++)
         part->sees_positions |= statement->loops[i]->axis->kind == AXIS_SEQUENCE;
     for (int i = 0; i < statement->body.statements.count; i++)
-        add_statement(torch, part, statement->body.statements.items[i]);
+        add_accesses(torch, part, statement->body.statements.items[i]);
 }
 
 static TorchPart *part_with(Torch *torch, const List *parts) {
@@ -165,7 +164,7 @@ static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *stateme
     if (repeats)
         part->repeated = part->writes;
     else
-        add_statement(torch, part, statement);
+        add_accesses(torch, part, statement);
     for (int i = 0; i < body.count; i++) {
         const TorchPart *inner = body.items[i];
         if (inner->child) inner->child->steps = statement->index->axis;

@@ -46,12 +46,12 @@ static void expr_slots(Slots *slots, const Expr *expr, SlotKind kind) {
     if (expr->kind == EXPR_NUMBER) add_slot(slots, expr, expr->number, kind);
     text_add(&slots->shape, " %d:%d", (int)expr->kind, read ? expr->tensor->id : (int)expr->op);
     if (expr->kind == EXPR_INDEX) text_add(&slots->shape, "%s", expr->index->name);
-    /* The number of an iteration, x[4,b,s,d], is not printed. */
-    for (int i = 0; i < expr->count; i++)
-        expr_slots(slots, expr->args[i],
-                   !read                            ? kind
-                   : i || !is_stacked(expr->tensor) ? SLOT_SUBSCRIPT
-                                                    : SLOT_NUMBER);
+    for (int i = 0; i < expr->count; i++) {
+        /* The number of an iteration, x[4,b,s,d], is not printed. */
+        const bool step = read && !i && expr->tensor->role == ROLE_TEMP &&
+                          expr->tensor->axes[0]->kind == AXIS_REPEAT;
+        expr_slots(slots, expr->args[i], step ? SLOT_NUMBER : read ? SLOT_SUBSCRIPT : kind);
+    }
     text_add(&slots->shape, ";");
 }
 

@@ -210,7 +210,7 @@ bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* A variable of real numbers with all dimensions. */
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name);
-/* Gives it the dimensions of another variable. */
+/* Copies its dimensions and kind from another variable. */
 void copy_dims(PyVariable *variable, const PyVariable *from);
 /* The variable of a parameter or state of the module; made when it is read first. */
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
@@ -262,7 +262,7 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 /* ---- equations.c ---- */
 void print_equation(Printer *printer, Statement *statement);
 /* The texts with commas between them. */
-const char *joined(Arena *arena, const List *texts);
+const char *comma_list(Arena *arena, const List *texts);
 void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Whether the text has the word outside of comments, strings and attributes. */
 bool code_has(const char *code, const char *word);

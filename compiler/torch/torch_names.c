@@ -236,14 +236,14 @@ const char *class_name_of(Torch *torch, const char *name) {
 
 /* ---- lines ---- */
 
-const char *joined(Arena *arena, const List *texts) {
+const char *comma_list(Arena *arena, const List *texts) {
     Text text = text_new(arena);
     for (int i = 0; i < texts->count; i++)
         text_add(&text, "%s%s", i ? ", " : "", (const char *)texts->items[i]);
     return text.text;
 }
 
-static bool is_word(char c) {
+static bool in_identifier(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
@@ -253,8 +253,8 @@ bool code_has(const char *code, const char *word) {
     for (bool quoted = false; *code; before = *code++) {
         if (*code == '#') code += strcspn(code, "\n");
         quoted ^= *code == '"';
-        if (!quoted && !is_word(before) && before != '.' && !strncmp(code, word, length) &&
-            !is_word(code[length]))
+        if (!quoted && !in_identifier(before) && before != '.' && !strncmp(code, word, length) &&
+            !in_identifier(code[length]))
             return true;
     }
     return false;
