@@ -187,6 +187,7 @@ static int print_list(Printer *printer, Text *text, int first) {
     const char *path = children[first]->path, *list = list_path(torch, children[first]);
     while (end < count && in_list(children[end]) && !strcmp(list_path(torch, children[end]), list))
         end++;
+    const size_t start = text->length;
     text_add(text, "        %s%s = nn.ModuleList([", attribute(torch, printer->module, list, true),
              list_suffix(torch, path, strlen(path)));
     while (at < end) {
@@ -210,7 +211,7 @@ static int print_list(Printer *printer, Text *text, int first) {
         text_add(text, "%s%s", period > 1 ? ")" : "", only ? "" : ")");
         at += period;
     }
-    text_add(text, "])\n");
+    text_add(text, "])%s\n", text->length + 2 - start > LINE_LENGTH ? FORMAT_SKIP : "");
     return end;
 }
 

@@ -199,7 +199,7 @@ static bool add_factors(Torch *torch, TorchNumber *numbers, const TorchVariable 
     return true;
 }
 
-double torch_number_value(const TorchNumber *number) {
+static double torch_number_value(const TorchNumber *number) {
     if (number->added) return number->factor + number->added->now;
     double value = number->factor;
     for (int i = 0; i < number->terms.count; i++) {

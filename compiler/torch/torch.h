@@ -206,6 +206,7 @@ const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
 /* The longest line of a formatter; longer ones are split or marked. */
 enum { LINE_LENGTH = 120 };
+#define FORMAT_SKIP "  # fmt: skip"
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* A variable of real numbers with all dimensions. */

@@ -273,8 +273,7 @@ void python_line(Printer *printer, const char *format, ...) {
     const char *line = arena_vformat(printer->arena, format, arguments);
     va_end(arguments);
     bool longer = *line != '#' && 4 * printer->depth + (int)strlen(line) > LINE_LENGTH;
-    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line,
-             longer ? "  # fmt: skip" : "");
+    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line, longer ? FORMAT_SKIP : "");
 }
 
 /* The lines of the source from the beginning of the equation. */
