@@ -14,7 +14,6 @@
  */
 #include "elaborate/elaborate.h"
 
-#include "analysis/access.h"
 #include "analysis/parameter_facts.h"
 
 #include <string.h>
@@ -56,8 +55,9 @@ static void find_repeat_of(Statement *statement, void *data) {
 
 static void find_parameter_read(Statement *statement, void *data) {
     AppliedLayer *applied = data;
-    const List accesses = accesses_of(applied->e->arena, statement);
-    applied->read |= accesses_have(&accesses, applied->parameter);
+    applied->read |= statement->value && expr_reads(statement->value, applied->parameter);
+    for (int i = 0; i < statement->inputs.count; i++)
+        applied->read |= expr_reads(statement->inputs.items[i], applied->parameter);
 }
 
 static bool is_applied_in(const Application *inner, const Application *layer) {

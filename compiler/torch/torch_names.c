@@ -249,12 +249,13 @@ static bool in_identifier(char c) {
 
 bool code_has(const char *code, const char *word) {
     const size_t length = strlen(word);
-    char before = 0;
-    for (bool quoted = false; *code; before = *code++) {
-        if (*code == '#') code += strcspn(code, "\n");
+    bool quoted = false;
+    for (char before = 0; *code; before = *code++) {
         quoted ^= *code == '"';
-        if (!quoted && !in_identifier(before) && before != '.' && !strncmp(code, word, length) &&
-            !in_identifier(code[length]))
+        if (*code == '#' && !quoted)
+            code += strcspn(code, "\n") - 1; /* a comment */
+        else if (!quoted && !in_identifier(before) && before != '.' &&
+                 !strncmp(code, word, length) && !in_identifier(code[length]))
             return true;
     }
     return false;
