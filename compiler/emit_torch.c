@@ -3,8 +3,8 @@
 #include "driver/driver.h"
 
 #include "abi/json_make.h"
+#include "base/embedded.h"
 #include "torch/torch.h"
-#include "torch/torch_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,38 +16,28 @@ typedef struct Emission {
 } Emission;
 
 /* Functions of the printed file that only some models need. */
-static bool wants(const Torch *torch, const char *name) {
-    if (!strcmp(name, "attend.py")) return torch->uses_attend;
-    if (!strcmp(name, "top_k.py")) return torch->uses_top;
-    if (!strcmp(name, "take.py")) return torch->uses_take;
-    if (!strcmp(name, "gather.py")) return torch->uses_gather;
-    return false;
-}
-
-/* The text with @WORD@ replaced by values, pairs of a word and its value that end with NULL. */
-static void add_template(Text *text, const char *template, const char *const *values) {
-    while (*template) {
-        size_t plain = strcspn(template, "@");
-        text_add_bytes(text, template, plain);
-        template += plain;
-        if (!*template) break;
-        bool found = false;
-        for (int i = 0; values[i] && !found; i += 2) {
-            size_t length = strlen(values[i]);
-            if (strncmp(template + 1, values[i], length) != 0 || template[1 + length] != '@')
-                continue;
-            text_add(text, "%s", values[i + 1]);
-            template += length + 2;
-            found = true;
-        }
-        if (!found) text_add_bytes(text, template ++, 1);
-    }
-}
+static const char *const functions[] = {"attend", "gather", "take", "top_k"};
 
 static const char *text_called(const char *name) {
     for (const EmbeddedFile *file = torch_files; file->name; file++)
         if (!strcmp(file->name, name)) return file->text;
     return "";
+}
+
+typedef struct Placeholder {
+    const char *word, *value;
+} Placeholder;
+
+/* The text with values for words. */
+static const char *completed(Arena *arena, const char *text, const Placeholder *mark) {
+    for (; mark->word; mark++) {
+        Text made = text_new(arena);
+        for (const char *at; (at = strstr(text, mark->word)); text = at + strlen(mark->word))
+            text_add(&made, "%.*s%s", (int)(at - text), text, mark->value);
+        text_add(&made, "%s", text);
+        text = made.text;
+    }
+    return text;
 }
 
 /* The first sequence of tokens is the one that generate() continues; lists the other inputs. */
@@ -86,69 +76,58 @@ static void refuse_new_values(const Torch *torch) {
 
 /* ---- the model with other sizes and options ---- */
 
-static bool view_program(MoecCompiler *compiler, long batch, long context, TorchView *view) {
-    compiler->unit->decisions = &view->decisions;
-    view->program = elaborated(compiler, GRAPH_FORWARD, batch, context);
-    compiler->unit->decisions = NULL;
-    view->settings = &compiler->settings;
-    return view->program != NULL;
+static void add_override(MoecCompiler *compiler, List *overrides, const char *path,
+                         const char *value) {
+    const char *text = arena_format(compiler->arena, "%s=%s", path, value);
+    Source *source = arena_alloc(compiler->arena, sizeof *source);
+    *source = (Source){"--set", text, strlen(text), false};
+    list_push(compiler->arena, overrides, parse_entry(compiler->arena, &compiler->reports, source));
 }
 
-static bool has_set(const List *sets, const char *path) {
-    size_t length = strlen(path);
-    for (int i = 0; i < sets->count; i++)
-        if (!strncmp(sets->items[i], path, length) && ((char *)sets->items[i])[length] == '=')
-            return true;
-    return false;
+static const char *exact_number(MoecCompiler *compiler, double number) {
+    return arena_format(compiler->arena, "%.17g", number);
 }
 
-/* Options that follow those of `sets`, with their values in the model: "path=value". */
-static List kept_options(const MoecCompiler *compiler, MoecCompiler *other, const List *sets) {
-    Arena *arena = compiler->arena;
-    List kept = {0};
+/* Overrides for the options that follow changed ones: they keep their values in the model. */
+static void keep_options(MoecCompiler *compiler, MoecCompiler *other, const List *changed,
+                         List *overrides) {
     for (int i = 0; i < compiler->settings.count; i++) {
         const Setting *setting = compiler->settings.items[i];
         const char *now = moec_option(other, setting->path);
-        if (!now || !strcmp(now, setting->text) || has_set(sets, setting->path)) continue;
+        if (!now || !strcmp(now, setting->text) || list_find(changed, setting->path) >= 0) continue;
         if (setting->kind == VALUE_OTHER || !is_equation_option(setting->path)) continue;
-        const char *text = setting->kind == VALUE_NUMBER
-                               ? arena_format(arena, "%.17g", setting->number)
-                               : setting->text;
-        list_push(arena, &kept, (void *)arena_format(arena, "%s=%s", setting->path, text));
+        const bool number = setting->kind == VALUE_NUMBER;
+        add_override(compiler, overrides, setting->path,
+                     number ? exact_number(compiler, setting->number) : setting->text);
     }
-    return kept;
 }
 
-/* The overrides "path=value" as nodes. */
-static List entries_of(MoecCompiler *compiler, const List *sets) {
-    List entries = {0};
-    for (int i = 0; i < sets->count; i++) {
-        Source *source = arena_alloc(compiler->arena, sizeof *source);
-        *source = (Source){"--set", sets->items[i], strlen(sets->items[i]), false};
-        list_push(compiler->arena, &entries,
-                  parse_entry(compiler->arena, &compiler->reports, source));
-    }
-    return entries;
-}
-
-static bool view_changed(MoecCompiler *compiler, const List *sets, TorchView *view) {
-    const List entries = entries_of(compiler, sets);
-    view->decisions = (List){0};
+static bool open_view(void *data, long batch, long context, const List *variables,
+                      TorchView *view) {
+    MoecCompiler *compiler = data;
     Program *program;
-    view->owner = moec_vary_forward(compiler, &entries, &view->decisions, &program);
+    List overrides = {0}, changed = {0};
+    view->settings = &compiler->settings;
+    for (int i = 0; i < variables->count; i++) {
+        const TorchVariable *variable = variables->items[i];
+        if (!variable->path || variable->now == variable->written) continue;
+        list_push(compiler->arena, &changed, (void *)variable->path);
+        add_override(compiler, &overrides, variable->path, exact_number(compiler, variable->now));
+    }
+    if (!changed.count) {
+        compiler->unit->decisions = &view->decisions;
+        program = elaborated(compiler, GRAPH_FORWARD, batch, context);
+        compiler->unit->decisions = NULL;
+    } else
+        view->owner = moec_vary_forward(compiler, &overrides, &view->decisions, &program);
+    if (changed.count && program) keep_options(compiler, view->owner, &changed, &overrides);
+    if (overrides.count > changed.count) {
+        moec_close(view->owner);
+        view->decisions = (List){0};
+        view->owner = moec_vary_forward(compiler, &overrides, &view->decisions, &program);
+    }
     view->program = program;
     return program != NULL;
-}
-
-static bool open_view(void *data, long batch, long context, const List *sets, TorchView *view) {
-    MoecCompiler *compiler = data;
-    if (!sets->count) return view_program(compiler, batch, context, view);
-    if (!view_changed(compiler, sets, view)) return false;
-    List all = kept_options(compiler, view->owner, sets);
-    if (!all.count) return true;
-    list_insert(compiler->arena, &all, 0, sets);
-    moec_close(view->owner);
-    return view_changed(compiler, &all, view);
 }
 
 static void close_view(TorchView *view) {
@@ -209,7 +188,7 @@ static void emit(void *data) {
     MoecCompiler *compiler = emission->compiler;
     Torch *torch = &emission->torch;
     TorchView view = {0};
-    if (!view_program(compiler, 0, 0, &view)) return;
+    if (!open_view(compiler, 0, 0, &torch->variables, &view)) return;
     Program *program = (Program *)view.program;
     torch->arena = compiler->arena;
     torch->program = program;
@@ -223,40 +202,41 @@ static void emit(void *data) {
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
     const char *hindrance = moec_hindrance(compiler);
-    bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
-    bool functional = torch->uses_attend || strstr(classes, "F.");
+    Text used = text_new(torch->arena);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (code_has(classes, functions[i]))
+            text_add(&used, "%s", text_called(arena_format(torch->arena, "%s.py", functions[i])));
+    const char *code = arena_format(torch->arena, "%s%s", used.text, classes);
     const char *options = options_text(compiler);
     static const char layers[] =
         "from transformers.modeling_layers import GradientCheckpointingLayer\n";
-    const char *values[] = {
-        "NAME",       name,
-        "MODEL",      program->name,
-        "CLASSES",    classes,
-        "OPTIONS",    options,
-        "FREE",       free_text(torch),
-        "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
-        "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
-        "HINDRANCE",  hindrance ? hindrance : "",
-        "MATH",       math ? "import math\n" : "",
-        "LAYERS",     torch->repeats ? layers : "",
-        "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
-        NULL};
-    Text modeling = {.arena = torch->arena}, configuration = {.arena = torch->arena};
-    add_template(&modeling, text_called("head.py"), values);
-    for (const EmbeddedFile *file = torch_files; file->name; file++)
-        if (wants(torch, file->name)) add_template(&modeling, file->text, values);
-    add_template(&modeling, text_called("base.py"), values);
-    add_template(&modeling, "@CLASSES@", values);
-    add_template(&configuration, text_called("configuration.py"), values);
-    emission->result = (MoecTorch){.modeling = modeling.text,
-                                   .configuration = configuration.text,
-                                   .class_name = name,
-                                   .options = options_json(torch->arena, options),
-                                   .vocabulary = logits->axes[2]->size,
-                                   .context = program->sequence->size,
-                                   .arguments = generate_arguments(torch),
-                                   .hindrance = hindrance,
-                                   .by_training = program->by_training};
+    const Placeholder values[] = {
+        {"@FROZEN@", code_has(classes, "requires_grad") ? text_called("frozen.py") : ""},
+        {"@MATH@", code_has(code, "math") ? "import math\n" : ""},
+        {"@LAYERS@", code_has(classes, "GradientCheckpointingLayer") ? layers : ""},
+        {"@FUNCTIONAL@", code_has(code, "F") ? "import torch.nn.functional as F\n" : ""},
+        {"@NAME@", name},
+        {"@MODEL@", program->name},
+        {"@VOCABULARY@", arena_format(torch->arena, "%ld", logits->axes[2]->size)},
+        {"@CONTEXT@", arena_format(torch->arena, "%ld", program->sequence->size)},
+        {"@HINDRANCE@", hindrance ? hindrance : ""},
+        {"@FREE@", free_text(torch)},
+        {"@OPTIONS@", options},
+        {0}};
+    const char *modeling = arena_format(torch->arena, "%s%s%s", text_called("head.py"), used.text,
+                                        text_called("base.py"));
+    modeling =
+        arena_format(torch->arena, "%s%s", completed(torch->arena, modeling, values), classes);
+    emission->result = (MoecTorch){
+        .modeling = modeling,
+        .configuration = completed(torch->arena, text_called("configuration.py"), values),
+        .class_name = name,
+        .options = options_json(torch->arena, options),
+        .vocabulary = logits->axes[2]->size,
+        .context = program->sequence->size,
+        .arguments = generate_arguments(torch),
+        .hindrance = hindrance,
+        .by_training = program->by_training};
 }
 
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler) {

@@ -324,8 +324,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:189
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:189 */
 static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -350,13 +350,13 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:187
-   loss = total * 0.015625   -- std/decoder.moe:187
-   d_total = loss_scale * 0.015625   -- std/decoder.moe:187
-   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187
+          -- std/decoder.moe:189
+   loss = total * 0.015625   -- std/decoder.moe:189
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:189
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:189
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
           -- std/decoder.moe:168
-   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:187 */
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:189 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)

@@ -423,8 +423,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:189
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:189 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -449,15 +449,15 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:187
-   loss = total * 0.015625   -- std/decoder.moe:187
+          -- std/decoder.moe:189
+   loss = total * 0.015625   -- std/decoder.moe:189
    balance_2 = balance[4]   -- std/moe.moe:132
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:189
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:189
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:189
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
           -- std/decoder.moe:168
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:187 */
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:189 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
         float *restrict loss, float *restrict balance_2, float *restrict total_2,

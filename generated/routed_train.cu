@@ -449,15 +449,15 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *x_2, floa
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:189
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:189
    total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:187
-   loss = total * 0.015625   -- std/decoder.moe:187
+          -- std/decoder.moe:189
+   loss = total * 0.015625   -- std/decoder.moe:189
    balance_2 = balance[4]   -- std/moe.moe:132
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187 */
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:189
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:189
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:189 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_11_d_sum_of_powers(const int32_t *targets, const float *balance, const float *logits,
         float *largest, float *loss, float *balance_2, float *total_2, const float *loss_scale,

@@ -210,6 +210,11 @@ void list_append(Arena *arena, List *list, const List *items) {
     list_insert(arena, list, list->count, items);
 }
 
+bool path_is_within(const char *path, const char *outer) {
+    const size_t length = strlen(outer);
+    return !length || (!strncmp(path, outer, length) && path[length] == '.');
+}
+
 Text text_new(Arena *arena) {
     return (Text){.arena = arena, .text = (char *)(uintptr_t) ""};
 }

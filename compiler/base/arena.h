@@ -46,6 +46,9 @@ bool list_has_text(const List *list, const char *text); /* of a list of const ch
 void list_insert(Arena *arena, List *list, int position, const List *items);
 void list_append(Arena *arena, List *list, const List *items);
 
+/* Whether the path is that of `outer` and further names; all paths are within "". */
+bool path_is_within(const char *path, const char *outer);
+
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
 typedef struct Text {
     char *text;

@@ -8,7 +8,7 @@
  *     up_applied[d,f] = y[d,f]                      the result of the layer
  *     y[b,s,f] = sum[d] x[b,s,d] * up_applied[d,f]
  *
- * The equations precede all others of the program, or of the repeat of the parameter. The options
+ * The equations precede the first that reads the parameter, and belong to its layer. The options
  * `rows` and `columns` of the layer are the axes of the parameter as a matrix, and the layer is
  * mapped over all other axes: see parameter_step.c. The rows come first in the argument.
  */
@@ -25,6 +25,9 @@ typedef struct AppliedLayer {
     Index *dims[MAX_RANK];    /* those that the layer is not mapped over */
     int rank;
     Statement *repeat; /* of the parameter, or NULL */
+    List *statements;  /* of the repeat or of the program */
+    int first;         /* the first of them that reads the parameter */
+    bool read;         /* of the last search */
     Value *sides[SIDE_COLUMNS + 1];
 } AppliedLayer;
 
@@ -48,6 +51,47 @@ static void find_repeat_of(Statement *statement, void *data) {
     if (statement->kind == STATEMENT_REPEAT &&
         statement->index->axis == applied->parameter->axes[0])
         applied->repeat = statement;
+}
+
+static void find_parameter_read(Statement *statement, void *data) {
+    AppliedLayer *applied = data;
+    applied->read |= statement->value && expr_reads(statement->value, applied->parameter);
+    for (int i = 0; i < statement->inputs.count; i++)
+        applied->read |= expr_reads(statement->inputs.items[i], applied->parameter);
+}
+
+static bool is_applied_in(const Application *inner, const Application *layer) {
+    while (inner && inner != layer) inner = inner->caller;
+    return inner != NULL;
+}
+
+static const Application *application_at(const AppliedLayer *applied, int i) {
+    return ((Statement *)applied->statements->items[i])->application;
+}
+
+/* Finds the first reader; returns the innermost layer of all readers that the parameter is in. */
+static Application *find_readers(AppliedLayer *applied) {
+    Application *layer = NULL;
+    int first = -1;
+    for (int i = 0; i < applied->statements->count; i++) {
+        Statement *statement = applied->statements->items[i];
+        applied->read = false;
+        find_parameter_read(statement, applied);
+        block_walk(&statement->body, find_parameter_read, applied);
+        if (!applied->read) continue;
+        if (first < 0) layer = statement->application;
+        if (first < 0) first = i;
+        while (layer && !is_applied_in(statement->application, layer)) layer = layer->caller;
+    }
+    while (layer && !path_is_within(applied->parameter->path, layer->path)) layer = layer->caller;
+    if (!layer) return applied->e->frame->application;
+    /* Not between the equations of a layer inside. */
+    const Application *inner = application_at(applied, first);
+    while (inner != layer && inner->caller != layer) inner = inner->caller;
+    while (inner != layer && first && is_applied_in(application_at(applied, first - 1), inner))
+        first--;
+    applied->first = first;
+    return layer;
 }
 
 /* A separate axis for the second of two dimensions with one axis: it is not the same dimension. */
@@ -143,7 +187,8 @@ static void applied_equations(AppliedLayer *applied, Value *layer) {
                     TYPE_REAL, indices, parameter->rank - stacked, layer->span);
     applied->result->spec_name = parameter->path;
     statement_assign(e->program, e->block, expr_read_indices(e->program, applied->result, indices),
-                     result->expr, layer->span);
+                     result->expr, layer->span)
+        ->application = e->frame->application;
 }
 
 static Expr *read_applied(Program *program, Expr *read, void *data) {
@@ -169,10 +214,7 @@ static void replace_parameter(const AppliedLayer *applied, Block *block) {
     rewrite_all(applied, &program->body.statements);
     rewrite_all(applied, &e->once);
     block_walk(&program->body, update_scan_reads, program);
-    List *statements =
-        applied->repeat ? &applied->repeat->body.statements : &program->body.statements;
-    list_append(e->arena, &block->statements, statements);
-    *statements = block->statements;
+    list_insert(e->arena, applied->statements, applied->first, &block->statements);
     list_push(e->arena, &program->applied, applied->parameter);
     list_push(e->arena, &program->applied, applied->result);
 }
@@ -190,10 +232,12 @@ bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer) {
                    .path = parameter->path,
                    .stored = parameter->path,
                    .caller = e->frame,
-                   .application = e->frame->application,
                    .call = layer->span,
                    .repeats = parameter->repeats};
     block_walk(&e->program->body, find_repeat_of, &applied);
+    applied.statements =
+        applied.repeat ? &applied.repeat->body.statements : &e->program->body.statements;
+    frame.application = find_readers(&applied);
     RepeatBuild region = {.index = applied.repeat ? applied.repeat->index : NULL, .steps = 1};
     index_parameter(&applied, &frame);
     e->block = &block;

@@ -305,9 +305,9 @@ typedef struct ExternCall ExternCall;
 /* One application of a layer, or one iteration of a repeat in it, for printers that keep layers
  * apart. Set by elaborate; later passes ignore it. */
 typedef struct Application {
-    const struct Application *caller; /* NULL: the outermost layer */
-    const char *name;                 /* of the layer or of the repeat */
-    const char *path;                 /* "block.{i}.attention"; "" at the root */
+    struct Application *caller; /* NULL: the outermost layer */
+    const char *name;           /* of the layer or of the repeat */
+    const char *path;           /* "block.{i}.attention"; "" at the root */
     Span call;
     List formals; /* Formal * */
 } Application;
@@ -370,7 +370,7 @@ struct Statement {
     Span span;
     Span asked; /* of an equation of the standard library: where the user chose or applied its
                    layer */
-    const Application *application; /* that it belongs to; NULL: added around the layers */
+    Application *application; /* that it belongs to; NULL: added around the layers */
 
     /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every
      * iterated index: first those of the target in its order, then the reduced ones. The index of

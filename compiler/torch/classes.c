@@ -24,62 +24,47 @@ static bool in_list(const TorchModule *child) {
     return *last == '{' || isdigit((unsigned char)*last);
 }
 
-static bool is_own(const TorchModule *module, const Tensor *tensor) {
-    size_t length = strlen(module->path);
-    return tensor->path && (!length || (!strncmp(tensor->path, module->path, length) &&
-                                        tensor->path[length] == '.'));
-}
-
 static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     Torch *torch = printer->torch;
     const Tensor *tensor = item->tensor;
     PyVariable *variable = variable_of(printer, tensor, item->version);
     if (variable) return variable;
-    if (!is_weight_or_state(tensor) || !is_own(printer->module, tensor))
+    if (!is_weight_or_state(tensor) || !path_is_within(tensor->path, printer->module->path))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
     return stored_variable(printer, tensor);
 }
 
 /* The variables that receive the results of a layer. */
-static const char *result_names(Printer *printer, TorchModule *child, const List *parts, int at) {
-    Text results = {.arena = printer->arena};
+static const char *result_names(Printer *printer, TorchModule *child) {
+    List results = {0};
     for (int i = 0; i < child->outputs.count; i++) {
         const TorchItem *item = child->outputs.items[i];
         const PyVariable *made = child->results.items[i];
-        PyVariable *variable =
-            item->version && printer->loops ? variable_of(printer, item->tensor, 0) : NULL;
         const char *stem = result_stem(printer, child);
         if (!stem) stem = local_stem(printer, item->tensor);
-        if (!variable)
-            variable = define_named(printer, stem, item->tensor, item->version, parts, at);
-        memcpy(variable->absent, made->absent, sizeof made->absent);
-        memcpy(variable->full, made->full, sizeof made->full);
-        variable->kind = made->kind;
-        text_add(&results, "%s%s", i ? ", " : "", variable->name);
+        PyVariable *variable = define_named(printer, stem, item->tensor, item->version);
+        copy_dims(variable, made);
+        list_push(printer->arena, &results, (void *)variable->name);
     }
-    return results.text;
+    return comma_list(printer->arena, &results);
 }
 
-static void print_application(Printer *printer, TorchModule *child, const List *parts, int at) {
+static void print_application(Printer *printer, TorchModule *child) {
     Torch *torch = printer->torch;
     if (!child->outputs.count) return;
     print_module(torch, child, printer);
     Span call = child->application->call;
     if (in_list(child)) call.end = call.start; /* the line of the repeat alone */
     print_source(printer, call);
-    Text arguments = text_new(torch->arena);
+    List arguments = {0};
     for (int i = 0; i < child->inputs.count; i++)
-        text_add(&arguments, "%s%s", i ? ", " : "",
-                 input_variable(printer, child->inputs.items[i])->name);
-    if (child->uses_fixed) {
-        text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
-        printer->uses_fixed = true;
-    }
-    bool first = !child->inputs.count && !child->uses_fixed;
-    if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
-    printer->uses_cache |= child->uses_cache;
-    python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
-                attribute(torch, printer->module, child->path, true), arguments.text);
+        list_push(torch->arena, &arguments,
+                  (void *)input_variable(printer, child->inputs.items[i])->name);
+    if (child->uses_fixed) list_push(torch->arena, &arguments, (void *)printer->fixed_name);
+    if (child->uses_cache) list_push(torch->arena, &arguments, "cache");
+    python_line(printer, "%s = %s(%s)", result_names(printer, child),
+                attribute(torch, printer->module, child->path, true),
+                comma_list(torch->arena, &arguments));
 }
 
 /* ---- forward passes ---- */
@@ -113,56 +98,50 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
 }
 
 void print_parts(Printer *printer, const List *parts, int first, int end) {
-    for (int i = first; i < end; i++) {
-        const TorchPart *part = parts->items[i];
+    const List *outer = printer->parts;
+    const int outer_at = printer->at;
+    printer->parts = parts;
+    for (printer->at = first; printer->at < end; printer->at++) {
+        const TorchPart *part = parts->items[printer->at];
         Routed routed;
-        if (is_routed(printer, parts, i)) continue;
-        if (find_routed(printer, parts, i, &routed))
-            print_routed(printer, &routed, parts, i);
+        if (is_routed(printer)) continue;
+        if (find_routed(printer, printer->at, &routed))
+            print_routed(printer, &routed);
         else if (part->child)
-            print_application(printer, part->child, parts, i);
+            print_application(printer, part->child);
         else if (part->statement->kind == STATEMENT_REPEAT)
             print_repeat(printer, part);
         else if (part->statement->kind == STATEMENT_CALL)
-            python_call(printer, part->statement, parts, i);
+            python_call(printer, part->statement);
         else
-            print_equation(printer, part->statement, parts, i);
+            print_equation(printer, part->statement);
     }
+    printer->parts = outer;
+    printer->at = outer_at;
 }
 
 /* ---- weights and layers ---- */
 
-static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
-    Text text = text_new(torch->arena);
-    for (int i = first_axis(tensor); i < tensor->rank; i++) {
-        if (i > first_axis(tensor)) text_add(&text, ", ");
-        if (names)
-            text_add(&text, "%s", tensor->axes[i]->name);
-        else
-            text_add(&text, "%ld", tensor->axes[i]->size);
-    }
-    if (!names && tensor->rank == first_axis(tensor)) text_add(&text, "()");
-    return text.text;
-}
-
 static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
+    List axes = {0}, numbers = {0};
+    for (int i = first_axis(tensor); i < tensor->rank; i++) {
+        list_push(torch->arena, &axes, (void *)tensor->axes[i]->name);
+        list_push(torch->arena, &numbers, arena_format(torch->arena, "%ld", tensor->axes[i]->size));
+    }
     const char *name = attribute_name(torch, tensor->path),
-               *sizes = shape_text(torch, tensor, false);
+               *sizes = axes.count ? comma_list(torch->arena, &numbers) : "()";
     if (tensor->role == ROLE_STATE)
         text_add(text, "        self.register_buffer(\"%s\", torch.empty(%s))", name, sizes);
     else
         text_add(text, "        self.%s = nn.Parameter(torch.empty(%s)%s)", name, sizes,
                  tensor->frozen ? ", requires_grad=False" : "");
-    if (tensor->rank > first_axis(tensor))
-        text_add(text, "  # [%s]", shape_text(torch, tensor, true));
-    text_add(text, "\n");
+    text_add(text, axes.count ? "  # [%s]\n" : "%s\n", comma_list(torch->arena, &axes));
 }
 
 /* The initial distribution of each weight, and the weights with weight decay. */
 static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     static const char *const kinds[] = {"constant", "normal", "uniform"};
-    Text decayed = {.arena = torch->arena};
-    int decayed_count = 0;
+    List decayed = {0};
     const bool one = module->stored.count == 1;
     if (!module->stored.count) return;
     text_add(text, "    initial = (%s", one ? "" : "\n");
@@ -176,20 +155,16 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
                  shortest(torch->arena, init->b));
         bool decays = torch->decays_all || (tensor->facts && is_matrix(tensor));
         if (tensor->role == ROLE_PARAMETER && decays)
-            text_add(&decayed, "%s\"%s\"", decayed_count++ ? ", " : "", name);
+            list_push(torch->arena, &decayed, arena_format(torch->arena, "\"%s\"", name));
     }
     text_add(text, one ? ")\n" : "    )\n");
-    const bool longer = decayed.length > LINE_LENGTH - strlen("    decayed = ()");
-    if (longer) text_add(text, "    decayed = (\n");
-    for (const char *at = decayed.text; longer && *at; at += strspn(at, ", ")) {
-        int length = (int)strcspn(at, ",");
-        text_add(text, "        %.*s,\n", length, at);
-        at += length;
-    }
-    if (longer)
-        text_add(text, "    )\n");
-    else if (decayed_count)
-        text_add(text, "    decayed = (%s%s)\n", decayed.text, decayed_count == 1 ? "," : "");
+    const char *names = comma_list(torch->arena, &decayed);
+    const bool longer = strlen(names) > LINE_LENGTH - strlen("    decayed = ()");
+    if (decayed.count && !longer)
+        text_add(text, "    decayed = (%s%s)\n", names, decayed.count == 1 ? "," : "");
+    for (int i = 0; longer && i < decayed.count; i++)
+        text_add(text, "%s        %s,\n%s", i ? "" : "    decayed = (\n", (char *)decayed.items[i],
+                 i + 1 < decayed.count ? "" : "    )\n");
     text_add(text, "\n");
 }
 
@@ -212,6 +187,7 @@ static int print_list(Printer *printer, Text *text, int first) {
     const char *path = children[first]->path, *list = list_path(torch, children[first]);
     while (end < count && in_list(children[end]) && !strcmp(list_path(torch, children[end]), list))
         end++;
+    const size_t start = text->length;
     text_add(text, "        %s%s = nn.ModuleList([", attribute(torch, printer->module, list, true),
              list_suffix(torch, path, strlen(path)));
     while (at < end) {
@@ -235,7 +211,7 @@ static int print_list(Printer *printer, Text *text, int first) {
         text_add(text, "%s%s", period > 1 ? ")" : "", only ? "" : ")");
         at += period;
     }
-    text_add(text, "])\n");
+    text_add(text, "])%s\n", text->length + 2 - start > LINE_LENGTH ? FORMAT_SKIP : "");
     return end;
 }
 
@@ -243,14 +219,11 @@ static int print_list(Printer *printer, Text *text, int first) {
 static const char *init_text(Printer *printer) {
     Torch *torch = printer->torch;
     TorchModule *module = module_at(torch, printer->module->path);
-    Text text = {.arena = torch->arena}, layers = {.arena = torch->arena};
+    Text text = text_new(torch->arena), layers = text_new(torch->arena);
     const bool root = module == torch->root;
-    text_add(&text, "%s", "");
-    module->uses_config = root;
     for (int i = 0; i < module->children.count; i++) {
         TorchModule *child = module->children.items[i];
         if (!child->class_name) print_module(torch, child, NULL);
-        module->uses_config |= child->uses_config;
     }
     for (int i = 0; i < module->children.count;) {
         const TorchModule *child = module->children.items[i];
@@ -262,7 +235,7 @@ static const char *init_text(Printer *printer) {
                  made_text(torch, child));
         i++;
     }
-    module->uses_config |= module->options.count > 0;
+    module->uses_config = root || module->options.count || code_has(layers.text, "config");
     if (!module->stored.count && !layers.length && !module->options.count && !root)
         return text.text;
     print_initial(torch, &text, module);
@@ -296,25 +269,20 @@ static ClassText *class_with(Torch *torch, const TorchModule *module, const char
     const char *stem = class_name_of(torch, module->name), *name = stem;
     for (int number = 2; class_name_taken(torch, name); number++)
         name = arena_format(torch->arena, "%s%d", stem, number);
-    ClassText *made = arena_alloc(torch->arena, sizeof *made);
-    *made = (ClassText){.name = name, .body = body};
-    list_push(torch->arena, &torch->classes, made);
-    return made;
+    const ClassText made = {.name = name, .body = body};
+    return list_copy(torch->arena, &torch->classes, &made, sizeof made);
 }
 
 static void set_class(Torch *torch, TorchModule *module, const char *body) {
     ClassText *text = class_with(torch, module, body);
     text->repeated |= module->steps != NULL;
-    torch->repeats |= text->repeated;
     module->class_name = text->name;
 }
 
 static void add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
     const char *name = new_name(printer, local_stem(printer, item->tensor));
     PyVariable *variable = python_variable(printer, item->tensor, item->version, name);
-    memcpy(variable->absent, outside->absent, sizeof variable->absent);
-    memcpy(variable->full, outside->full, sizeof variable->full);
-    variable->kind = outside->kind;
+    copy_dims(variable, outside);
     if (!printer->like && variable->kind == PY_REAL) printer->like = name;
 }
 
@@ -329,25 +297,23 @@ static const char *own_weight(Torch *torch, const TorchModule *module) {
 
 static void print_return(Printer *printer) {
     TorchModule *module = printer->module;
-    Text text = {.arena = printer->arena};
+    List names = {0};
     for (int i = 0; i < module->outputs.count; i++) {
         const TorchItem *item = module->outputs.items[i];
         PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
-        PyVariable *copy = arena_alloc(printer->arena, sizeof *copy);
-        *copy = *variable;
-        list_push(printer->arena, &module->results, copy);
-        text_add(&text, "%s%s", i ? ", " : "", variable->name);
+        list_copy(printer->arena, &module->results, variable, sizeof *variable);
+        list_push(printer->arena, &names, (void *)variable->name);
     }
-    python_line(printer, "return %s", text.text);
+    python_line(printer, "return %s", comma_list(printer->arena, &names));
 }
 
 static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->arena};
     text_add(&text, "self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
-    if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
-    text_add(&text, "%s", printer->uses_cache ? ", cache" : "");
+    if (printer->module->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
+    text_add(&text, "%s", printer->module->uses_cache ? ", cache" : "");
     bool longer = text.length > LINE_LENGTH - strlen("    def forward():");
     return arena_format(
         text.arena, longer ? "    def forward(\n        %s\n    ):\n" : "    def forward(%s):\n",
@@ -370,8 +336,8 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
     if (caller) {
         print_parts(&printer, &module->parts, 0, module->parts.count);
         print_return(&printer);
-        module->uses_cache = printer.uses_cache;
-        module->uses_fixed = printer.uses_fixed;
+        module->uses_cache = code_has(printer.text.text, "cache");
+        module->uses_fixed = printer.fixed && code_has(printer.text.text, printer.fixed_name);
         forward = arena_format(torch->arena, "%s%s", signature(&printer, module->inputs.count),
                                printer.text.text);
     }
@@ -395,85 +361,62 @@ void print_layer(Printer *printer, TorchModule *layer) {
 
 /* ---- the model ---- */
 
-static void add_written(Torch *torch, const TorchPart *part, List *results) {
-    const Statement *statement = part->statement;
-    for (int i = 0; part->child && i < part->child->outputs.count; i++)
-        list_push(torch->arena, results, ((TorchItem *)part->child->outputs.items[i])->tensor);
-    if (statement && statement->kind == STATEMENT_LOOP)
-        list_push(torch->arena, results, statement->target->tensor);
-    for (int i = 0; statement && i < statement->outputs.count; i++)
-        list_push(torch->arena, results, ((Expr *)statement->outputs.items[i])->tensor);
-    for (int i = 0; i < part->body.count; i++) add_written(torch, part->body.items[i], results);
-}
-
-static void mark_results(Torch *torch, const TorchPart *part, bool *marked) {
-    List results = {0};
-    add_written(torch, part, &results);
-    for (int i = 0; i < results.count; i++) marked[((Tensor *)results.items[i])->id] = true;
-}
-
-/* Whether a part reads or writes a marked tensor. */
-static bool has_marked(Torch *torch, const TorchPart *part, const bool *marked) {
-    const List reads = reads_within(torch, part);
-    List results = {0};
-    add_written(torch, part, &results);
-    for (int i = 0; i < reads.count; i++)
-        if (marked[((Expr *)reads.items[i])->tensor->id]) return true;
-    for (int i = 0; i < results.count; i++)
-        if (marked[((Tensor *)results.items[i])->id]) return true;
-    return false;
-}
-
-/* Puts the parts before `end` that depend on marked tensors last of them; returns their first
- * index. */
-static int dependent_last(Torch *torch, List *parts, int end, bool *marked) {
-    List first = {0}, last = {0};
-    for (int i = 0; i < end; i++) {
-        const TorchPart *part = parts->items[i];
-        bool depends = has_marked(torch, part, marked);
-        if (depends) mark_results(torch, part, marked);
-        list_push(torch->arena, depends ? &last : &first, (void *)part);
-    }
-    for (int i = 0; i < end; i++)
-        parts->items[i] = i < first.count ? first.items[i] : last.items[i - first.count];
-    return first.count;
-}
-
-static bool *marks_new(Torch *torch) {
-    return arena_alloc(torch->arena, (size_t)torch->program->tensors.count);
-}
-
 static bool is_next(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_NEXT;
 }
 
-/* Whether the input belongs to the next tokens: one of its dimensions has positions. */
-static bool is_with_next(const Torch *torch, const Tensor *tensor) {
-    return is_next(tensor) ||
-           (list_find(&torch->inputs, tensor) >= 0 && position_count(tensor) > 0);
+/* Dependences of a tensor: on other inputs, on positions or their number, on the next tokens. */
+enum { ON_GIVEN = 1, ON_POSITIONS = 2, ON_NEXT = 4 };
+
+static int dependence(const int *depends, const List *accesses) {
+    int all = 0;
+    for (int i = 0; i < accesses->count; i++)
+        all |= depends[((Expr *)accesses->items[i])->tensor->id];
+    return all;
 }
 
-/* Puts the parts that depend on the next tokens last; returns their first index. */
-static int loss_last(Torch *torch, List *parts) {
-    bool *marked = marks_new(torch);
-    for (int i = 0; i < torch->program->tensors.count; i++)
-        marked[i] = is_with_next(torch, torch->program->tensors.items[i]);
-    return dependent_last(torch, parts, parts->count, marked);
+static void add_dependence(int *depends, const List *writes, int on) {
+    for (int i = 0; i < writes->count; i++) depends[((Expr *)writes->items[i])->tensor->id] |= on;
 }
 
-/* Whether a part from `first` on writes the logits: a repeat before them has losses. The logits
- * must not depend on the next tokens. */
-static bool logits_after(Torch *torch, const List *parts, int first) {
+/* The parts of the model in four stages: those that depend on no position and no other input, on
+ * other inputs alone, on positions, on the next tokens. Without other inputs, the first two are
+ * empty. */
+enum { STAGE_NONE, STAGE_GIVEN, STAGE_POSITIONS, STAGE_NEXT, STAGES };
+
+/* Puts the parts in the order of their stages; ends[stage]: the index after them. Returns the
+ * dependences of the logits. */
+static int sort_stages(Torch *torch, List *parts, int *ends) {
     const Program *program = torch->program;
-    const Tensor *logits = program->outputs.items[0];
-    bool *marked = marks_new(torch);
-    for (int i = first; i < parts->count; i++) mark_results(torch, parts->items[i], marked);
-    for (int i = 0; i < program->tensors.count && marked[logits->id]; i++) {
+    int *depends = arena_alloc(torch->arena, (size_t)program->tensors.count * sizeof *depends);
+    List stages[STAGES] = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (is_next(tensor) && torch->needed[i])
-            refuse(torch, logits->span, "an output that depends on the next tokens");
+        depends[i] = list_find(&torch->inputs, tensor) >= 0 ? ON_GIVEN : 0;
+        if (position_count(tensor))
+            depends[i] |= depends[i] ? ON_POSITIONS | ON_NEXT : ON_POSITIONS;
+        if (is_next(tensor)) depends[i] |= ON_NEXT;
     }
-    return marked[logits->id];
+    for (int i = 0; i < parts->count; i++) {
+        const TorchPart *part = parts->items[i];
+        if (part->sees_positions) add_dependence(depends, &part->writes, ON_POSITIONS);
+    }
+    for (int i = 0; i < parts->count; i++) {
+        TorchPart *part = parts->items[i];
+        const int on = dependence(depends, &part->reads) | dependence(depends, &part->writes);
+        add_dependence(depends, &part->writes, on);
+        int stage = on & ON_NEXT                                ? STAGE_NEXT
+                    : on & ON_POSITIONS || !torch->inputs.count ? STAGE_POSITIONS
+                    : on & ON_GIVEN                             ? STAGE_GIVEN
+                                                                : STAGE_NONE;
+        list_push(torch->arena, &stages[stage], part);
+    }
+    *parts = (List){0};
+    for (int i = 0; i < STAGES; i++) {
+        list_append(torch->arena, parts, &stages[i]);
+        ends[i] = parts->count;
+    }
+    return depends[((Tensor *)program->outputs.items[0])->id];
 }
 
 static void print_losses(Printer *printer, const char *logits, bool dropped) {
@@ -491,42 +434,6 @@ static void print_losses(Printer *printer, const char *logits, bool dropped) {
                 dropped ? " if losses else {}" : "");
 }
 
-/* ---- inputs other than the tokens ---- */
-
-static void find_run(Expr *expr, void *data) {
-    const TorchNumber *number = expr->kind == EXPR_NUMBER ? torch_number(data, expr) : NULL;
-    if (depends_on_run(number)) ((Torch *)data)->sees_run = true;
-}
-
-/* Whether a part depends on positions or on their number. */
-static bool sees_positions(Torch *torch, const TorchPart *part) {
-    const List statements = statements_within(torch, part);
-    torch->sees_run = false;
-    for (int i = 0; i < statements.count; i++) {
-        const Statement *statement = statements.items[i];
-        for (int j = 0; j < statement->loop_count; j++)
-            torch->sees_run |= statement->loops[j]->axis->kind == AXIS_SEQUENCE;
-        if (statement->value) expr_walk(statement->value, find_run, torch);
-    }
-    return torch->sees_run;
-}
-
-/* Puts the parts that depend on other inputs and on no position before those of the tokens. They
- * are those from the result to before *end. */
-static int given_first(Torch *torch, List *parts, int count, int *end) {
-    *end = 0;
-    if (!torch->inputs.count) return 0;
-    bool *marked = marks_new(torch), *given = marks_new(torch);
-    for (int i = 0; i < torch->program->tensors.count; i++)
-        marked[i] = position_count(torch->program->tensors.items[i]) > 0;
-    for (int i = 0; i < count; i++)
-        if (sees_positions(torch, parts->items[i])) mark_results(torch, parts->items[i], marked);
-    for (int i = 0; i < torch->inputs.count; i++)
-        given[((Tensor *)torch->inputs.items[i])->id] = true;
-    *end = dependent_last(torch, parts, count, marked);
-    return dependent_last(torch, parts, *end, given);
-}
-
 /* These parts, computed for the first token. The cache has the tensors that later parts read. */
 static void print_given(Printer *printer, const List *parts, int first, int end) {
     if (first == end) return;
@@ -535,12 +442,13 @@ static void print_given(Printer *printer, const List *parts, int first, int end)
     python_line(printer, "if not cache.given:");
     printer->depth++;
     print_parts(printer, parts, first, end);
+    printer->parts = parts;
+    printer->at = end - 1;
     for (int i = known; i < printer->variables.count; i++) {
         const PyVariable *variable = printer->variables.items[i];
         const char *name = variable->name;
         if (is_weight_or_state(variable->tensor) || !*name ||
-            !read_later(printer->torch, printer->module, parts, end, variable->tensor,
-                        variable->version))
+            !read_later(printer, variable->tensor, variable->version))
             continue;
         text_add(&kept, "%s\"%s\": %s", kept.length ? ", " : "", name, name);
         text_add(&read, "%*s%s = cache.given[\"%s\"]\n", 4 * (printer->depth - 1), "", name, name);
@@ -555,11 +463,13 @@ static const char *print_model(Torch *torch, Printer *printer) {
     TorchModule *root = torch->root;
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
-    int first = loss_last(torch, &root->parts), end,
-        given = given_first(torch, &root->parts, first, &end);
+    int ends[STAGES];
+    const bool after = sort_stages(torch, &root->parts, ends) & ON_NEXT;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_INPUT) continue;
+        if (after && is_next(tensor) && torch->needed[i])
+            refuse(torch, logits->span, "an output that depends on the next tokens");
         bool other = list_find(&torch->inputs, tensor) >= 0;
         const char *name = other             ? input_name(torch, tensor)
                            : is_next(tensor) ? "targets"
@@ -567,19 +477,19 @@ static const char *print_model(Torch *torch, Printer *printer) {
         PyVariable *variable = python_variable(printer, tensor, 0, new_name(printer, name));
         if (tensor->type == TYPE_INT) variable->kind = PY_INT;
     }
-    const bool after = logits_after(torch, &root->parts, first);
+    /* A repeat before the logits has losses. */
     if (after) {
         python_line(printer, "losses = targets is not None");
         python_line(printer, "targets = targets if losses else tokens  # the losses are dropped");
-        first = root->parts.count;
+        ends[STAGE_POSITIONS] = root->parts.count;
     }
-    print_parts(printer, &root->parts, 0, given);
-    print_given(printer, &root->parts, given, end);
-    print_parts(printer, &root->parts, end, first);
+    print_parts(printer, &root->parts, 0, ends[STAGE_NONE]);
+    print_given(printer, &root->parts, ends[STAGE_NONE], ends[STAGE_GIVEN]);
+    print_parts(printer, &root->parts, ends[STAGE_GIVEN], ends[STAGE_POSITIONS]);
     const char *name = expanded(printer, variable_of(printer, logits, 0));
     if (!after) python_line(printer, "if targets is None:");
     if (!after) python_line(printer, "    return %s, {}", name);
-    print_parts(printer, &root->parts, first, root->parts.count);
+    print_parts(printer, &root->parts, ends[STAGE_POSITIONS], root->parts.count);
     print_losses(printer, name, after);
     return printer->text.text;
 }

@@ -24,26 +24,31 @@ static void find_full(Expr *expr, void *data) {
 }
 
 /* Whether the index runs over all positions of a tensor that has them. */
-static bool runs_over_all(Printer *printer, const Statement *statement, const Index *index) {
+static bool runs_over_all(Printer *printer, Expr *value, const Index *index) {
     PlainRead search = {printer, index, false};
-    expr_walk(statement->value, find_full, &search);
+    expr_walk(value, find_full, &search);
     return search.full;
 }
 
 /* The current positions are those of the first sequence index on the left that does not run over
- * all positions. Metrics, which have none, are those of the current positions. */
+ * all positions. Metrics, which have none, are those of the current positions. A call has the
+ * indices of its first operand. */
 void begin_statement(Printer *printer, Statement *statement) {
+    const Expr *target = statement->target;
+    Expr *value = statement->value;
+    if (statement->kind == STATEMENT_CALL) value = statement->inputs.items[0];
     printer->statement = statement;
     printer->order_count = 0;
     printer->now = NULL;
-    if (statement->kind != STATEMENT_LOOP) return;
-    for (int i = 0; i < statement->loop_count; i++) {
-        Index *index = statement->loops[i];
+    for (int i = 0; i < (target ? statement->loop_count : value->count); i++) {
+        if (!target && value->args[i]->kind != EXPR_INDEX) continue;
+        Index *index = target ? statement->loops[i] : value->args[i]->index;
+        if (index->of_repeat) continue;
         printer->order[printer->order_count++] = index;
-        bool sequence = index->axis->kind == AXIS_SEQUENCE && !printer->now;
-        bool target = expr_uses_index(statement->target, index);
-        bool measured = !printer->torch->needed[statement->target->tensor->id];
-        if (sequence && (target || measured) && !runs_over_all(printer, statement, index))
+        const bool counts = !target || expr_uses_index(target, index) ||
+                            !printer->torch->needed[target->tensor->id];
+        if (index->axis->kind == AXIS_SEQUENCE && !printer->now && counts &&
+            !runs_over_all(printer, value, index))
             printer->now = index;
     }
 }
@@ -85,16 +90,6 @@ static char letter_of(char *letters, Index *const *order, int count, const Index
     return '?';
 }
 
-Py operand(Printer *printer, Py value) {
-    if (value.kind == PY_REAL) return value;
-    value.text = arena_format(printer->arena,
-                              value.level < PY_ATOM ? "(%s).to(%s.dtype)" : "%s.to(%s.dtype)",
-                              value.text, printer->like);
-    value.level = PY_ATOM;
-    value.kind = PY_REAL;
-    return value;
-}
-
 /* x[b,s,d] * w[d,f] summed over d: x @ w. */
 static bool is_matmul(const Py *a, const Py *b, const Py *result) {
     if (b->rank != 2 || a->rank < 2 || result->rank != a->rank) return false;
@@ -111,9 +106,8 @@ static Py einsum(Printer *printer, const Py *values, int count, Py result) {
     Text text = {.arena = torch->arena};
     result.level = PY_ATOM;
     if (count == 2 && is_matmul(&values[0], &values[1], &result)) {
-        result.text =
-            arena_format(torch->arena, values[0].level < PY_PRODUCT ? "(%s) @ %s" : "%s @ %s",
-                         values[0].text, values[1].text);
+        result.text = arena_format(torch->arena, "%s @ %s",
+                                   in_parentheses(printer, values[0], PY_PRODUCT), values[1].text);
         result.level = PY_PRODUCT;
         return result;
     }
@@ -188,7 +182,7 @@ static Py reduced(Printer *printer, const Statement *statement, Py value) {
     text_add(&dims, over == 1 ? "-1" : "(");
     for (int i = over; over > 1 && i > 0; i--) text_add(&dims, "-%d%s", i, i > 1 ? ", " : ")");
     bool sum = statement->reduction == REDUCE_SUM;
-    const char *text = value.level < PY_ATOM ? arena_format(arena, "(%s)", value.text) : value.text;
+    const char *text = in_parentheses(printer, value, PY_ATOM);
     Py result = value;
     if (sum && value.kind == PY_BOOL) result.kind = PY_INT;
     result.level = PY_ATOM;
@@ -237,12 +231,13 @@ static bool in_function(const Expr *expr, const Tensor *tensor, bool inside) {
     return false;
 }
 
-static bool needs_double(Torch *torch, const List *parts, int first, const Tensor *tensor) {
-    for (int i = first; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
+static bool needs_double(const Printer *printer, const Tensor *tensor) {
+    for (int i = printer->at + 1; i < printer->parts->count; i++) {
+        const TorchPart *part = printer->parts->items[i];
         const Statement *statement = part->statement;
         if (!statement || statement->kind != STATEMENT_LOOP) continue;
-        if (torch->table[statement->target->tensor->id] && expr_reads(statement->value, tensor))
+        if (printer->torch->table[statement->target->tensor->id] &&
+            expr_reads(statement->value, tensor))
             return true;
         if (in_function(statement->value, tensor, false)) return true;
     }
@@ -250,28 +245,26 @@ static bool needs_double(Torch *torch, const List *parts, int first, const Tenso
 }
 
 /* Whether variables have the name and nothing reads them later. */
-static bool is_free_name(Printer *printer, const char *name, const List *parts, int at) {
+static bool is_free_name(Printer *printer, const char *name) {
     bool found = false;
     for (int i = 0; i < printer->variables.count; i++) {
         const PyVariable *variable = printer->variables.items[i];
         if (strcmp(variable->name, name) != 0) continue;
-        if (read_later(printer->torch, printer->module, parts, at + 1, variable->tensor,
-                       variable->version % 10))
-            return false;
+        if (read_later(printer, variable->tensor, variable->version % 10)) return false;
         found = true;
     }
     return found;
 }
 
-PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                            int at) {
-    return define_named(printer, local_stem(printer, tensor), tensor, version, parts, at);
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version) {
+    return define_named(printer, local_stem(printer, tensor), tensor, version);
 }
 
-PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
-                         const List *parts, int at) {
-    bool reused =
-        name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem, parts, at);
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version) {
+    /* A repeat changes the variable that it carries. */
+    PyVariable *carried = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
+    if (carried) return carried;
+    bool reused = name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem);
     const char *name = reused ? stem : NULL;
     for (int i = 0; name && i < printer->variables.count; i++) {
         PyVariable *old = printer->variables.items[i];
@@ -314,7 +307,7 @@ static bool is_alias(const Printer *printer, const Statement *statement, const P
     return false;
 }
 
-void print_equation(Printer *printer, Statement *statement, const List *parts, int at) {
+void print_equation(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     begin_statement(printer, statement);
     check_target(printer, statement);
@@ -328,14 +321,11 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
                 : arena_format(torch->arena, "torch.tensor(float(%s), device=cache.device)", text);
         value.kind = PY_REAL;
         value.level = PY_ATOM;
-        printer->uses_cache |= !printer->like;
     }
-    if (value.kind == PY_TABLE && !needs_double(torch, parts, at + 1, tensor)) {
+    if (value.kind == PY_TABLE && !needs_double(printer, tensor)) {
         value = as_real(printer, value);
     }
-    int version = version_of(statement->target);
-    PyVariable *variable = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
-    if (!variable) variable = define_variable(printer, tensor, version, parts, at);
+    PyVariable *variable = define_variable(printer, tensor, version_of(statement->target));
     set_dims(printer, variable, statement->target, &value);
     if (!strcmp(variable->name, value.text)) return;
     if (is_alias(printer, statement, &value)) {

@@ -9,6 +9,7 @@
 
 #include "analysis/access.h"
 
+#include <ctype.h>
 #include <string.h>
 
 bool is_weight_or_state(const Tensor *tensor) {
@@ -75,15 +76,20 @@ static void mark_table(Statement *statement, void *data) {
 
 /* ---- the tree ---- */
 
-static TorchModule *module_new(Torch *torch, TorchModule *parent, const char *name,
-                               const char *path) {
+static TorchModule *module_new(Torch *torch, const char *name, const char *path) {
     TorchModule *module = arena_alloc(torch->arena, sizeof *module);
-    *module = (TorchModule){.parent = parent, .name = name, .path = path};
+    *module = (TorchModule){.name = name, .path = path};
     list_push(torch->arena, &torch->modules, module);
-    for (int i = 0; parent && i < parent->children.count; i++)
-        if (!strcmp(((TorchModule *)parent->children.items[i])->path, path)) return module;
-    if (parent) list_push(torch->arena, &parent->children, module);
     return module;
+}
+
+/* The path without its last name and the number of an iteration; *name is that name. */
+static const char *outer_path(Torch *torch, const char *path, const char **name) {
+    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path,
+               *outer = arena_copy(torch->arena, path, dot ? (size_t)(dot - path) : 0);
+    if (*last == '{' || isdigit((unsigned char)*last)) return outer_path(torch, outer, name);
+    *name = last;
+    return outer;
 }
 
 TorchModule *module_at(Torch *torch, const char *path) {
@@ -91,17 +97,11 @@ TorchModule *module_at(Torch *torch, const char *path) {
         TorchModule *module = torch->modules.items[i];
         if (!strcmp(module->path, path)) return module;
     }
-    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
-    size_t length = dot ? (size_t)(dot - path) : 0;
-    char *outer = arena_copy(torch->arena, path, length);
-    const char *name = last;
-    if (*last == '{' || (*last >= '0' && *last <= '9')) {
-        char *before = strrchr(outer, '.');
-        name = arena_copy(torch->arena, before ? before + 1 : outer,
-                          strlen(before ? before + 1 : outer));
-        *(before ? before : outer) = 0;
-    }
-    return module_new(torch, module_at(torch, outer), name, path);
+    const char *name;
+    TorchModule *outer = module_at(torch, outer_path(torch, path, &name)),
+                *module = module_new(torch, name, path);
+    list_push(torch->arena, &outer->children, module);
+    return module;
 }
 
 /* The application that `caller` makes and that leads to `inner`, or NULL. */
@@ -124,16 +124,61 @@ static const Application *inner_of(const List *statements, int i, const Applicat
 
 static List parts_of(Torch *torch, TorchModule *module, const List *statements);
 
-static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *statement) {
+static void find_run(Expr *expr, void *data) {
+    const TorchNumber *number = expr->kind == EXPR_NUMBER ? torch_number(data, expr) : NULL;
+    if (depends_on_run(number)) ((Torch *)data)->sees_run = true;
+}
+
+/* Adds the accesses of a statement and of its body. */
+static void add_accesses(Torch *torch, TorchPart *part, const Statement *statement) {
+    reads_of(torch->arena, statement, &part->reads);
+    writes_of(torch->arena, statement, &part->writes);
+    torch->sees_run = false;
+    if (statement->value) expr_walk(statement->value, find_run, torch);
+    part->sees_positions |= torch->sees_run;
+    for (int i = 0; i < statement->loop_count; i++)
+        part->sees_positions |= statement->loops[i]->axis->kind == AXIS_SEQUENCE;
+    for (int i = 0; i < statement->body.statements.count; i++)
+        add_accesses(torch, part, statement->body.statements.items[i]);
+}
+
+static TorchPart *part_with(Torch *torch, const List *parts) {
     TorchPart *part = arena_alloc(torch->arena, sizeof *part);
+    for (int i = 0; i < parts->count; i++) {
+        const TorchPart *inner = parts->items[i];
+        list_append(torch->arena, &part->reads, &inner->reads);
+        list_append(torch->arena, &part->writes, &inner->writes);
+        list_append(torch->arena, &part->repeated, &inner->repeated);
+        part->sees_positions |= inner->sees_positions;
+    }
+    return part;
+}
+
+static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *statement) {
+    List body = {0};
+    const bool repeats = statement->kind == STATEMENT_REPEAT;
+    if (repeats) body = parts_of(torch, module, &statement->body.statements);
+    TorchPart *part = part_with(torch, &body);
     part->statement = statement;
-    if (statement->kind == STATEMENT_REPEAT)
-        part->body = parts_of(torch, module, &statement->body.statements);
-    for (int i = 0; i < part->body.count; i++) {
-        const TorchPart *inner = part->body.items[i];
+    part->body = body;
+    if (repeats)
+        part->repeated = part->writes;
+    else
+        add_accesses(torch, part, statement);
+    for (int i = 0; i < body.count; i++) {
+        const TorchPart *inner = body.items[i];
         if (inner->child) inner->child->steps = statement->index->axis;
     }
     return part;
+}
+
+static TorchPart *application_part(Torch *torch, TorchModule *module,
+                                   const Application *application, const List *statements) {
+    module->application = application;
+    module->parts = parts_of(torch, module, statements);
+    module->whole = part_with(torch, &module->parts);
+    module->whole->child = module;
+    return module->whole;
 }
 
 static List parts_of(Torch *torch, TorchModule *module, const List *statements) {
@@ -157,11 +202,10 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
         }
         i = end - 1;
         if (!any) continue;
-        TorchPart *part = arena_alloc(torch->arena, sizeof *part);
-        part->child = module_new(torch, module, inner->name, inner->path);
-        part->child->application = inner;
-        part->child->parts = parts_of(torch, part->child, &own);
-        list_push(torch->arena, &parts, part);
+        TorchModule *child = module_at(torch, inner->path);
+        if (child->application) child = module_new(torch, inner->name, inner->path);
+        child->name = inner->name;
+        list_push(torch->arena, &parts, application_part(torch, child, inner, &own));
     }
     return parts;
 }
@@ -178,118 +222,60 @@ static bool has_item(const List *items, const Tensor *tensor, int version) {
 
 static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
     if (has_item(items, tensor, version)) return;
-    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
-    *item = (TorchItem){tensor, version};
-    list_push(torch->arena, items, item);
+    list_copy(torch->arena, items, &(TorchItem){tensor, version}, sizeof(TorchItem));
 }
 
-static void all_statements(Torch *torch, const List *parts, List *statements) {
-    for (int i = 0; i < parts->count; i++) {
-        List inner = statements_within(torch, parts->items[i]);
-        list_append(torch->arena, statements, &inner);
-    }
-}
-
-List statements_within(Torch *torch, const TorchPart *part) {
-    List statements = {0};
-    if (part->child) all_statements(torch, &part->child->parts, &statements);
-    all_statements(torch, &part->body, &statements);
-    if (!part->statement || part->statement->kind == STATEMENT_REPEAT) return statements;
-    list_push(torch->arena, &statements, part->statement);
-    list_append(torch->arena, &statements, &part->statement->body.statements);
-    return statements;
-}
-
-typedef void Accesses(Arena *arena, const Statement *statement, List *list);
-
-static List accesses(Torch *torch, const List *statements, Accesses *of) {
-    List all = {0};
-    for (int i = 0; i < statements->count; i++) of(torch->arena, statements->items[i], &all);
-    return all;
-}
-
-List reads_within(Torch *torch, const TorchPart *part) {
-    List statements = statements_within(torch, part);
-    return accesses(torch, &statements, reads_of);
-}
-
-static bool is_within(const char *path, const char *outer) {
-    size_t length = strlen(outer);
-    return !length || (!strncmp(path, outer, length) && path[length] == '.');
-}
-
-static List items_of(Torch *torch, const List *accessed) {
-    List items = {0};
-    for (int i = 0; i < accessed->count; i++) {
-        const Expr *access = accessed->items[i];
-        add_item(torch, &items, access->tensor, version_of(access));
-    }
-    return items;
-}
-
-static void find_inputs(Torch *torch, TorchModule *module) {
-    List statements = {0};
-    all_statements(torch, &module->parts, &statements);
-    const List reads = accesses(torch, &statements, reads_of),
-               writes = accesses(torch, &statements, writes_of), written = items_of(torch, &writes);
-    for (int i = 0; module->parent && i < reads.count; i++) {
-        const Expr *read = reads.items[i];
-        Tensor *tensor = read->tensor;
-        if (is_weight_or_state(tensor) && is_within(tensor->path, module->path)) continue;
-        if (!has_item(&written, tensor, version_of(read)))
-            add_item(torch, &module->inputs, tensor, version_of(read));
-    }
-}
-
-bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
-                const Tensor *tensor, int version) {
-    /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
-    bool last = !module->parent && parts == &module->parts;
-    bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
-    if (outside) return true;
-    if (has_item(&module->outputs, tensor, version)) return true;
-    for (int i = first; i < parts->count; i++) {
-        const List reads = reads_within(torch, parts->items[i]);
-        for (int j = 0; j < reads.count; j++) {
-            const Expr *read = reads.items[j];
-            if (read->tensor == tensor && version_of(read) == version) return true;
-        }
+/* Whether one of the accesses is of this version of the tensor. */
+static bool has_access(const List *accesses, const Tensor *tensor, int version) {
+    for (int i = 0; i < accesses->count; i++) {
+        const Expr *access = accesses->items[i];
+        if (access->tensor == tensor && version_of(access) == version) return true;
     }
     return false;
 }
 
-static int reads_of_tensor(const List *reads, const Tensor *tensor) {
+int access_count(const List *accesses, const Tensor *tensor) {
     int count = 0;
-    for (int i = 0; i < reads->count; i++) count += ((Expr *)reads->items[i])->tensor == tensor;
+    for (int i = 0; i < accesses->count; i++)
+        count += ((Expr *)accesses->items[i])->tensor == tensor;
     return count;
 }
 
-/* The statements of the repeats in these parts. */
-static void repeated_statements(Torch *torch, const List *parts, List *statements) {
-    for (int i = 0; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
-        all_statements(torch, &part->body, statements);
-        if (part->child) repeated_statements(torch, &part->child->parts, statements);
+bool read_later(const Printer *printer, const Tensor *tensor, int version) {
+    const TorchModule *module = printer->module;
+    const List *parts = printer->parts;
+    /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
+    bool last = module == printer->torch->root && parts == &module->parts;
+    bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
+    if (outside || has_item(&module->outputs, tensor, version)) return true;
+    for (int i = printer->at + 1; i < parts->count; i++)
+        if (has_access(&((TorchPart *)parts->items[i])->reads, tensor, version)) return true;
+    return false;
+}
+
+static void find_inputs(Torch *torch, TorchModule *module) {
+    const List *reads = &module->whole->reads;
+    for (int i = 0; i < reads->count; i++) {
+        const Expr *read = reads->items[i];
+        Tensor *tensor = read->tensor;
+        if (is_weight_or_state(tensor) && path_is_within(tensor->path, module->path)) continue;
+        if (!has_access(&module->whole->writes, tensor, version_of(read)))
+            add_item(torch, &module->inputs, tensor, version_of(read));
     }
 }
 
 /* A result is read outside of the module, is a stacked tensor after the iteration that the module
  * is part of, or an output. After a repeat of the module, a stacked tensor has version 0. */
-static void find_outputs(Torch *torch, TorchModule *module, const List *whole) {
-    List statements = {0}, repeated = {0};
-    all_statements(torch, &module->parts, &statements);
-    repeated_statements(torch, &module->parts, &repeated);
-    const List reads = accesses(torch, &statements, reads_of),
-               writes = accesses(torch, &statements, writes_of),
-               inner_writes = accesses(torch, &repeated, writes_of),
-               inner = items_of(torch, &inner_writes);
-    for (int i = 0; i < writes.count; i++) {
-        const Expr *write = writes.items[i];
+static void find_outputs(Torch *torch, TorchModule *module) {
+    const TorchPart *whole = module->whole;
+    for (int i = 0; i < whole->writes.count; i++) {
+        const Expr *write = whole->writes.items[i];
         Tensor *tensor = write->tensor;
         if (!torch->live[tensor->id]) continue;
-        bool outside = reads_of_tensor(whole, tensor) > reads_of_tensor(&reads, tensor);
+        bool outside =
+            access_count(&torch->root->whole->reads, tensor) > access_count(&whole->reads, tensor);
         int version = version_of(write);
-        if (has_item(&inner, tensor, version)) version = 0;
+        if (has_access(&whole->repeated, tensor, version)) version = 0;
         if (outside || tensor->role == ROLE_OUTPUT || version)
             add_item(torch, &module->outputs, tensor, version);
     }
@@ -304,15 +290,13 @@ void find_modules(Torch *torch) {
     const Statement *first = program->body.statements.items[0];
     const Application *outermost = first->application;
     while (outermost && outermost->caller) outermost = outermost->caller;
-    torch->root = module_new(torch, NULL, program->name, "");
-    torch->root->application = outermost;
-    torch->root->parts = parts_of(torch, torch->root, &program->body.statements);
-    List statements = {0};
-    all_statements(torch, &torch->root->parts, &statements);
-    const List whole = accesses(torch, &statements, reads_of);
+    torch->root = module_new(torch, program->name, "");
+    application_part(torch, torch->root, outermost, &program->body.statements);
     for (int i = 0; i < torch->modules.count; i++) {
-        find_inputs(torch, torch->modules.items[i]);
-        find_outputs(torch, torch->modules.items[i], &whole);
+        TorchModule *module = torch->modules.items[i];
+        if (!module->whole) continue;
+        if (module != torch->root) find_inputs(torch, module);
+        find_outputs(torch, module);
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];

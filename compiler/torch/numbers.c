@@ -37,9 +37,8 @@ typedef struct Slots {
 } Slots;
 
 static void add_slot(Slots *slots, const void *key, double value, SlotKind kind) {
-    TorchSlot *slot = arena_alloc(slots->arena, sizeof *slot);
-    *slot = (TorchSlot){key, value, kind};
-    list_push(slots->arena, &slots->list, slot);
+    const TorchSlot slot = {key, value, kind};
+    list_copy(slots->arena, &slots->list, &slot, sizeof slot);
 }
 
 static void expr_slots(Slots *slots, const Expr *expr, SlotKind kind) {
@@ -47,12 +46,12 @@ static void expr_slots(Slots *slots, const Expr *expr, SlotKind kind) {
     if (expr->kind == EXPR_NUMBER) add_slot(slots, expr, expr->number, kind);
     text_add(&slots->shape, " %d:%d", (int)expr->kind, read ? expr->tensor->id : (int)expr->op);
     if (expr->kind == EXPR_INDEX) text_add(&slots->shape, "%s", expr->index->name);
-    /* The number of an iteration, x[4,b,s,d], is not printed. */
-    for (int i = 0; i < expr->count; i++)
-        expr_slots(slots, expr->args[i],
-                   !read                            ? kind
-                   : i || !is_stacked(expr->tensor) ? SLOT_SUBSCRIPT
-                                                    : SLOT_NUMBER);
+    for (int i = 0; i < expr->count; i++) {
+        /* The number of an iteration, x[4,b,s,d], is not printed. */
+        const bool step = read && !i && expr->tensor->role == ROLE_TEMP &&
+                          expr->tensor->axes[0]->kind == AXIS_REPEAT;
+        expr_slots(slots, expr->args[i], step ? SLOT_NUMBER : read ? SLOT_SUBSCRIPT : kind);
+    }
     text_add(&slots->shape, ";");
 }
 
@@ -117,9 +116,7 @@ static Slots slots_of(Arena *arena, const TorchView *view) {
     for (int i = 0; i < view->decisions.count; i++) {
         const double *decision = view->decisions.items[i];
         if (has_decision(&slots.decisions, decision)) continue;
-        double *copy = arena_alloc(arena, 3 * sizeof *copy);
-        memcpy(copy, decision, 3 * sizeof *copy);
-        list_push(arena, &slots.decisions, copy);
+        list_copy(arena, &slots.decisions, decision, 3 * sizeof *decision);
     }
     return slots;
 }
@@ -174,9 +171,7 @@ static bool add_factor(Torch *torch, TorchNumber *number, const TorchVariable *v
         number->added = variable;
         return true;
     }
-    TorchTerm *term = arena_alloc(torch->arena, sizeof *term);
-    *term = (TorchTerm){variable, power};
-    list_push(torch->arena, &number->terms, term);
+    list_copy(torch->arena, &number->terms, &(TorchTerm){variable, power}, sizeof(TorchTerm));
     return true;
 }
 
@@ -204,7 +199,7 @@ static bool add_factors(Torch *torch, TorchNumber *numbers, const TorchVariable 
     return true;
 }
 
-double torch_number_value(const TorchNumber *number) {
+static double torch_number_value(const TorchNumber *number) {
     if (number->added) return number->factor + number->added->now;
     double value = number->factor;
     for (int i = 0; i < number->terms.count; i++) {
@@ -220,24 +215,15 @@ double torch_number_value(const TorchNumber *number) {
 static bool read_slots(Torch *torch, const TorchReader *reader, long batch, long context,
                        Slots *slots) {
     TorchView view = {0};
-    List sets = {0};
-    for (int i = 0; i < torch->variables.count; i++) {
-        const TorchVariable *variable = torch->variables.items[i];
-        if (!variable->path || variable->now == variable->written) continue;
-        list_push(torch->arena, &sets,
-                  (void *)arena_format(torch->arena, "%s=%.17g", variable->path, variable->now));
-    }
-    bool good = reader->open(reader->data, batch, context, &sets, &view);
+    bool good = reader->open(reader->data, batch, context, &torch->variables, &view);
     if (good) *slots = slots_of(torch->arena, &view);
     reader->close(&view);
     return good;
 }
 
 static TorchVariable *add_variable(Torch *torch, const char *path, double written, bool real) {
-    TorchVariable *variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (TorchVariable){path, written, written, real};
-    list_push(torch->arena, &torch->variables, variable);
-    return variable;
+    const TorchVariable variable = {path, written, written, real};
+    return list_copy(torch->arena, &torch->variables, &variable, sizeof variable);
 }
 
 static void try_size(Torch *torch, const TorchReader *reader, TorchNumber *numbers,

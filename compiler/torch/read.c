@@ -60,12 +60,10 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
         if (other->tensor == variable->tensor && other->version == variable->version + 10)
             return other;
     }
-    PyVariable *full = arena_alloc(torch->arena, sizeof *full);
-    *full = *variable;
+    PyVariable *full = list_copy(torch->arena, &printer->variables, variable, sizeof *full);
     full->full[axis] = true;
     full->version += 10;
     full->name = new_name(printer, name);
-    printer->uses_cache = true;
     const char *line =
         arena_format(torch->arena, "%s = cache.keep(self, \"%s\", %s, %d)", full->name,
                      variable->name, variable->name, dim_of(variable, axis));
@@ -73,7 +71,6 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
         text_add(&printer->before, "%*s%s\n", 4 * (printer->depth - 1), "", line);
     else
         python_line(printer, "%s", line);
-    list_push(torch->arena, &printer->variables, full);
     return full;
 }
 
@@ -127,15 +124,11 @@ static Py in_order(Printer *printer, Py value) {
 
 /* One computed subscript with at most one index that is no other subscript. */
 static Py taken(Printer *printer, Py value, const Sub *sub, int dim) {
-    Torch *torch = printer->torch;
     Py made = value;
     const char *index = sub->value.text;
-    if (sub->inside)
-        made.text = selected(printer, value.text, dim, dim == value.rank - 1, index);
-    else {
-        torch->uses_take = true;
-        made.text = arena_format(torch->arena, "take(%s, %s, %d)", value.text, index, dim);
-    }
+    made.text = sub->inside
+                    ? selected(printer, value.text, dim, dim == value.rank - 1, index)
+                    : arena_format(printer->arena, "take(%s, %s, %d)", value.text, index, dim);
     return made;
 }
 
@@ -174,7 +167,6 @@ static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs
         values[count] = subs[i].value;
         Index *plain = subs[i].plain;
         if (plain) {
-            printer->uses_cache = true;
             values[count].text = arena_format(torch->arena, "cache.range(%s)",
                                               python_size(printer, plain->axis, variable->full[i]));
             if (plain == printer->now && variable->full[i]) values[count].text = "cache.positions";
@@ -183,7 +175,6 @@ static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs
     }
     union_dims(printer, values, count, &result);
     Text text = {.arena = torch->arena};
-    torch->uses_gather |= !inside;
     text_add(&text, inside ? "%s[" : "gather(%s, ", variable->name);
     for (int i = 0; i < count; i++)
         text_add(&text, "%s%s", i ? ", " : "",
@@ -205,7 +196,7 @@ static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *var
         if (variable->absent[i]) continue;
         if (printer->fixed && axis == printer->fixed) {
             subs[i].value = (Py){.text = printer->fixed_name, .level = PY_ATOM, .number = true};
-            subs[i].inside = printer->uses_fixed = true;
+            subs[i].inside = true;
             continue;
         }
         if (is_position(printer, sub)) {
@@ -222,10 +213,9 @@ static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *var
             subs[i].value = (Py){.level = PY_ATOM, .kind = PY_INT, .rank = 1, .dims = {sub->index}};
             subs[i].inside = true;
             bool all = axis->kind == AXIS_SEQUENCE && variable->full[i];
-            if (all && !is_full(printer, sub->index)) {
+            if (all && !is_full(printer, sub->index))
                 subs[i].value.text = "cache.positions";
-                printer->uses_cache = true;
-            } else
+            else
                 subs[i].plain = sub->index;
             continue;
         }

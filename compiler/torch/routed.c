@@ -59,28 +59,26 @@ static bool parts_by_token(const Torch *torch, const List *parts) {
 
 /* ---- the sum over its applications ---- */
 
-static bool is_selection(const List *parts, int at, const Expr *read, const Index *index) {
-    for (int i = 0; i < at; i++) {
-        const TorchPart *part = parts->items[i];
-        const Statement *statement = part->statement;
-        if (!statement || statement->kind != STATEMENT_CALL) continue;
-        const Expr *output = statement->outputs.items[0];
-        if (output->tensor != read->tensor || strcmp(statement->row->name, "top_k") != 0) continue;
-        return read->count == 3 && read->args[2]->kind == EXPR_INDEX &&
-               read->args[2]->index == index && read->tensor->axes[0]->kind == AXIS_BATCH &&
-               read->tensor->axes[1]->kind == AXIS_SEQUENCE;
-    }
-    return false;
+/* Whether its dimensions from `first` on are sequences and positions. */
+static bool has_tokens(const Tensor *tensor, int first) {
+    return tensor->rank >= first + 2 && tensor->axes[first]->kind == AXIS_BATCH &&
+           tensor->axes[first + 1]->kind == AXIS_SEQUENCE;
 }
 
-static TorchModule *layer_of(const List *parts, int at, const Tensor *tensor) {
+static const TorchPart *writer_of(const List *parts, int at, const Tensor *tensor) {
     for (int i = 0; i < at; i++) {
         const TorchPart *part = parts->items[i];
-        if (!part->child || part->child->outputs.count != 1) continue;
-        const TorchItem *item = part->child->outputs.items[0];
-        if (item->tensor == tensor && !item->version) return part->child;
+        if (access_count(&part->writes, tensor)) return part;
     }
     return NULL;
+}
+
+/* Whether the call that writes the tensor selects along the index. */
+static bool is_selection(const Statement *statement, const Expr *read, const Index *index) {
+    return statement && statement->kind == STATEMENT_CALL &&
+           !strcmp(statement->row->name, "top_k") && read->count == 3 &&
+           read->args[2]->kind == EXPR_INDEX && read->args[2]->index == index &&
+           has_tokens(read->tensor, 0);
 }
 
 static Index *summed_index(const Statement *statement) {
@@ -99,9 +97,8 @@ static bool reads_tokens(Printer *printer, const TorchModule *layer, const Axis 
         const TorchItem *item = layer->inputs.items[i];
         const Tensor *tensor = item->tensor;
         int first = is_stacked(tensor);
-        if (tensor->role == ROLE_PARAMETER || tensor->rank < first + 2) return false;
-        if (tensor->axes[first]->kind != AXIS_BATCH ||
-            tensor->axes[first + 1]->kind != AXIS_SEQUENCE || tensor_has_axis(tensor, axis))
+        if (tensor->role == ROLE_PARAMETER || !has_tokens(tensor, first) ||
+            tensor_has_axis(tensor, axis))
             return false;
         const PyVariable *variable = variable_of(printer, tensor, item->version);
         for (int j = 0; variable && j < tensor->rank; j++)
@@ -110,17 +107,8 @@ static bool reads_tokens(Printer *printer, const TorchModule *layer, const Axis 
     return layer->inputs.count > 0;
 }
 
-static int reads_in(Torch *torch, const List *parts, const Tensor *tensor) {
-    int count = 0;
-    for (int i = 0; i < parts->count; i++) {
-        List reads = reads_within(torch, parts->items[i]);
-        for (int j = 0; j < reads.count; j++) count += ((Expr *)reads.items[j])->tensor == tensor;
-    }
-    return count;
-}
-
-bool find_routed(Printer *printer, const List *parts, int at, Routed *routed) {
-    const TorchPart *part = parts->items[at];
+bool find_routed(Printer *printer, int at, Routed *routed) {
+    const TorchPart *part = printer->parts->items[at];
     const Statement *statement = part->statement;
     const Expr *number = NULL;
     if (!statement || statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM)
@@ -131,26 +119,27 @@ bool find_routed(Printer *printer, const List *parts, int at, Routed *routed) {
     for (int i = 0; i < routed->count; i++) {
         const Expr *factor = routed->factors[i];
         if (factor->kind != EXPR_READ) continue;
-        TorchModule *layer = layer_of(parts, at, factor->tensor);
-        if (layer && expr_uses_index(factor, routed->index)) {
-            routed->layer = layer;
+        const TorchPart *writer = writer_of(printer->parts, at, factor->tensor);
+        if (!writer) continue;
+        if (writer->child && writer->child->outputs.count == 1 && !is_stacked(factor->tensor) &&
+            expr_uses_index(factor, routed->index)) {
+            routed->layer = writer->child;
             routed->output = factor;
-        } else if (!routed->mask && is_selection(parts, at, factor, routed->index))
+        } else if (!routed->mask && is_selection(writer->statement, factor, routed->index))
             routed->mask = factor;
     }
     const Tensor *result = statement->target->tensor;
-    return routed->layer && routed->mask && result->rank >= 2 && !is_stacked(result) &&
-           result->axes[0]->kind == AXIS_BATCH && result->axes[1]->kind == AXIS_SEQUENCE &&
-           reads_in(printer->torch, parts, routed->output->tensor) == 1 &&
+    return routed->layer && routed->mask && has_tokens(result, 0) &&
+           access_count(&printer->module->whole->reads, routed->output->tensor) == 1 &&
            reads_tokens(printer, routed->layer, routed->index->axis) &&
            parts_by_token(printer->torch, &routed->layer->parts);
 }
 
-bool is_routed(Printer *printer, const List *parts, int at) {
-    const TorchPart *part = parts->items[at];
+bool is_routed(Printer *printer) {
+    const TorchPart *part = printer->parts->items[printer->at];
     Routed routed;
-    for (int i = at + 1; part->child && i < parts->count; i++)
-        if (find_routed(printer, parts, i, &routed) && routed.layer == part->child) return true;
+    for (int i = printer->at + 1; part->child && i < printer->parts->count; i++)
+        if (find_routed(printer, i, &routed) && routed.layer == part->child) return true;
     return false;
 }
 
@@ -202,7 +191,7 @@ static void check_routed_rows(Torch *torch, const TorchModule *layer, Span span)
     }
 }
 
-void print_routed(Printer *printer, const Routed *routed, const List *parts, int at) {
+void print_routed(Printer *printer, const Routed *routed) {
     Torch *torch = printer->torch;
     TorchModule *layer = routed->layer;
     const Tensor *result = routed->statement->target->tensor;
@@ -215,7 +204,7 @@ void print_routed(Printer *printer, const Routed *routed, const List *parts, int
     const char *weights = row_weights(printer, routed, index, rows);
     const TorchItem *first = layer->inputs.items[0];
     const char *input = variable_of(printer, first->tensor, first->version)->name;
-    PyVariable *variable = define_variable(printer, result, 0, parts, at);
+    PyVariable *variable = define_variable(printer, result, 0);
     const char *mask = variable_of(printer, routed->mask->tensor, 0)->name;
     Text sizes = {.arena = torch->arena}, arguments = {.arena = torch->arena};
     text_add(&sizes, "*%s.shape[:2]", input);
@@ -229,7 +218,6 @@ void print_routed(Printer *printer, const Routed *routed, const List *parts, int
     if (layer->uses_cache) {
         check_routed_rows(torch, layer, routed->statement->span);
         text_add(&arguments, ", cache");
-        printer->uses_cache = true;
     }
     const char *sum = strcmp(variable->name, input) ? variable->name : new_name(printer, "routed");
     variable->name = sum;

@@ -39,10 +39,10 @@ typedef struct TorchView {
     void *owner;
 } TorchView;
 
-/* Opens the model with `sets`, "path=value"; the other options keep their values. */
+/* Opens the model with the current values of the variables; other options keep their values. */
 typedef struct TorchReader {
     void *data;
-    bool (*open)(void *data, long batch, long context, const List *sets, TorchView *view);
+    bool (*open)(void *data, long batch, long context, const List *variables, TorchView *view);
     void (*close)(TorchView *view);
 } TorchReader;
 
@@ -60,14 +60,17 @@ typedef struct TorchModule TorchModule;
 typedef struct TorchPart {
     Statement *statement;
     TorchModule *child;
-    List body; /* TorchPart * */
+    List body;           /* TorchPart * */
+    List reads, writes;  /* Expr *: all accesses of the statement or layer */
+    List repeated;       /* Expr *: its writes in repeats */
+    bool sees_positions; /* it depends on positions or on their number */
 } TorchPart;
 
 /* One application of a layer. Applications of one path share the weights and the attribute. */
 struct TorchModule {
-    TorchModule *parent;
     const char *name, *path; /* of the layer; "block.{i}.attention" */
     const Application *application;
+    TorchPart *whole;     /* the application; NULL: only weights and layers */
     List parts;           /* TorchPart * */
     List inputs, outputs; /* TorchItem * */
     List children;        /* TorchModule *, one of each path */
@@ -129,12 +132,11 @@ typedef struct Torch {
     bool *needed;    /* by tensor: it has an effect on the first output */
     List inputs;     /* Tensor *: those that are neither tokens nor their targets */
     bool *table;     /* by tensor: it depends on positions and integers only */
-    bool sees_run;   /* of the last search: it found positions or their number */
+    bool sees_run;   /* of the last search: it found the number of positions */
     TorchModule *root;
     List modules; /* TorchModule * */
     List classes; /* ClassText * */
     List loops;   /* TorchLoop *: the repeats around the current part */
-    bool uses_top, uses_take, uses_gather, uses_attend, uses_math, repeats;
 } Torch;
 
 /* The forward pass of one layer being printed. */
@@ -144,12 +146,13 @@ typedef struct Printer {
     TorchModule *module;
     Text text;
     int depth;
-    List variables;   /* PyVariable * */
-    List names;       /* const char *: in use */
-    const char *like; /* a tensor of the type of the weights, or NULL */
-    bool uses_cache;
+    List variables;      /* PyVariable * */
+    List names;          /* const char *: in use */
+    const char *like;    /* a tensor of the type of the weights, or NULL */
     bool any_order;      /* of the dimensions of the next read */
-    int loops;           /* repeats around the current part */
+    const List *parts;   /* TorchPart * */
+    int at;              /* the current part */
+    int loops;           /* repeats around it */
     const char *comment; /* the last one */
     /* of the current statement */
     Statement *statement;
@@ -159,7 +162,6 @@ typedef struct Printer {
     /* of a layer that a loop applies: the axis of the loop, whose index is an argument */
     const Axis *fixed;
     const char *fixed_name;
-    bool uses_fixed;
     const Axis *routing; /* of the layer that is printed next */
     /* of the current scan */
     Statement *scan;
@@ -180,13 +182,10 @@ TorchModule *module_at(Torch *torch, const char *path);
 /* The version of a stacked tensor at a subscript of its first dimension; 0 for other tensors. */
 int version_of(const Expr *read);
 bool is_stacked(const Tensor *tensor);
-/* The statements of a part and of its layers; a scan, then its equations. */
-List statements_within(Torch *torch, const TorchPart *part);
-/* Their reads. */
-List reads_within(Torch *torch, const TorchPart *part);
-/* Whether a part from `first` on reads the tensor, or the module returns it. */
-bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
-                const Tensor *tensor, int version);
+/* The number of accesses of the tensor. */
+int access_count(const List *accesses, const Tensor *tensor);
+/* Whether a later part reads the tensor, or the module returns it. */
+bool read_later(const Printer *printer, const Tensor *tensor, int version);
 
 /* ---- numbers.c ---- */
 /* Finds the free options and the numbers that depend on them or on the sizes of a run. `view`: the
@@ -207,10 +206,13 @@ const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
 /* The longest line of a formatter; longer ones are split or marked. */
 enum { LINE_LENGTH = 120 };
+#define FORMAT_SKIP "  # fmt: skip"
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* A variable of real numbers with all dimensions. */
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name);
+/* Copies its dimensions and kind from another variable. */
+void copy_dims(PyVariable *variable, const PyVariable *from);
 /* The variable of a parameter or state of the module; made when it is read first. */
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
 /* The size of a dimension: "cache.length", "48". full: all positions so far. */
@@ -232,8 +234,11 @@ const char *option_attribute(Torch *torch, TorchModule *module, const TorchVaria
 Py python(Printer *printer, const Expr *expr);
 /* The expression with dimensions of size 1 for those of `dims` that it lacks. */
 const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least);
-/* A value as an operand of the type of the weights. */
+/* A value of the type of the weights. */
+Py operand(Printer *printer, Py value);
+/* The same, unless it is a number or an integer. */
 Py as_real(Printer *printer, Py value);
+const char *in_parentheses(Printer *printer, Py value, PyLevel least);
 /* The shortest text with the same value. */
 const char *shortest(Arena *arena, double number);
 /* The number of an expression or field. */
@@ -245,28 +250,33 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into);
 
 /* ---- read.c ---- */
 Py read_python(Printer *printer, const Expr *read);
+/* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
+ * *dimension: the one of the position. */
+int scan_version(Printer *printer, const Expr *read, int *dimension);
+/* The dimension of a write inside a scan that is the position; -1: none. */
+int position_dim(const Statement *scan, const Expr *write);
 /* The dimension of an axis in Python. */
 int dim_of(const PyVariable *variable, int axis);
 /* The tensor at all positions so far along a sequence dimension. */
 PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 
 /* ---- equations.c ---- */
-void print_equation(Printer *printer, Statement *statement, const List *parts, int at);
+void print_equation(Printer *printer, Statement *statement);
+/* The texts with commas between them. */
+const char *comma_list(Arena *arena, const List *texts);
 void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whether the text has the word outside of comments, strings and attributes. */
+bool code_has(const char *code, const char *word);
 /* The source of an equation, of an application, as a comment. */
 void print_comment(Printer *printer, const Statement *statement);
 void print_source(Printer *printer, Span span);
 void begin_statement(Printer *printer, Statement *statement);
 Py equation_value(Printer *printer, const Statement *statement);
 void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const Py *value);
-/* A value of the type of the weights. */
-Py operand(Printer *printer, Py value);
 /* A new variable for the result; reuses the name of one that is not read later. */
-PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                            int at);
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version);
 /* The same with a stem. */
-PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
-                         const List *parts, int at);
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
 enum { MAX_FACTORS = 12 };
@@ -284,26 +294,18 @@ typedef struct Routed {
     int count;
 } Routed;
 
-/* Whether the part is such a sum. */
-bool find_routed(Printer *printer, const List *parts, int at, Routed *routed);
-/* Whether the part is a layer that a later sum applies. */
-bool is_routed(Printer *printer, const List *parts, int at);
-void print_routed(Printer *printer, const Routed *routed, const List *parts, int at);
+/* Whether the part at `at` is such a sum. */
+bool find_routed(Printer *printer, int at, Routed *routed);
+/* Whether the current part is a layer that a later sum applies. */
+bool is_routed(Printer *printer);
+void print_routed(Printer *printer, const Routed *routed);
 
 /* ---- torch_calls.c ---- */
-/* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
-const char *expanded(Printer *printer, const PyVariable *variable);
-void python_call(Printer *printer, Statement *statement, const List *parts, int at);
-
-/* ---- torch_scan.c ---- */
 /* Versions of a tensor inside a scan: at the previous and at the current position. */
 enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
-void print_scan(Printer *printer, Statement *scan, const List *parts, int at);
-/* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
- * *dimension: the one of the position. */
-int scan_version(Printer *printer, const Expr *read, int *dimension);
-/* The dimension of a write inside a scan that is the position; -1: none. */
-int position_dim(const Statement *scan, const Expr *write);
+/* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
+const char *expanded(Printer *printer, const PyVariable *variable);
+void python_call(Printer *printer, Statement *statement);
 
 /* ---- classes.c ---- */
 /* The class of a layer as the current module applies it. */

@@ -1,24 +1,19 @@
-/* torch_calls: attention and selections as calls of functions of the printed file. */
+/* torch_calls: attention and selections as calls of functions of the printed file; a scan as a loop
+ * over positions. The state before the first position comes from the cache.
+ *
+ *     scan S[h] over s { S = a[s,h] * S }      S_before = cache.state(self, "S_before", ...)
+ *                                              S_steps = [None] * cache.length
+ *                                              for s in range(cache.length):
+ *                                       -->        S = a[:, s] * S_before
+ *                                                  S_steps[s] = S_before = S
+ *                                              S = torch.stack(S_steps, 1)
+ */
 #include "torch/torch.h"
 
+#include "analysis/access.h"
 #include "ir/call.h"
 
 #include <string.h>
-
-/* The indices of the operands of a call are not its loops: those of the first operand count. The
- * current positions are the first of them that are not those of all keys. */
-static void begin_call(Printer *printer, Statement *statement, const Expr *operand) {
-    begin_statement(printer, statement);
-    const PyVariable *variable = variable_of(printer, operand->tensor, version_of(operand));
-    for (int i = 0; i < operand->count; i++) {
-        const Expr *sub = operand->args[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        printer->order[printer->order_count++] = sub->index;
-        const bool all = variable && variable->full[i];
-        if (sub->index->axis->kind == AXIS_SEQUENCE && !printer->now && !all)
-            printer->now = sub->index;
-    }
-}
 
 const char *expanded(Printer *printer, const PyVariable *variable) {
     Text text = {.arena = printer->arena};
@@ -58,11 +53,10 @@ static const char *all_of(Printer *printer, const Statement *statement, int numb
     return expanded(printer, &all);
 }
 
-static PyVariable *result_of(Printer *printer, const Statement *statement, int number,
-                             const List *parts, int at) {
+static PyVariable *result_of(Printer *printer, const Statement *statement, int number) {
     const Expr *output = statement->outputs.items[number];
     if (!printer->torch->live[output->tensor->id]) return NULL;
-    return define_variable(printer, output->tensor, 0, parts, at);
+    return define_variable(printer, output->tensor, 0);
 }
 
 /* Those of an operand [..., s, h, e] that does not run along the sequence. */
@@ -71,11 +65,10 @@ static void add_positions(Text *text, const char *name, const Expr *operand) {
     if (axis->kind != AXIS_SEQUENCE) text_add(text, ", %s=cache.range(%ld)", name, axis->size);
 }
 
-static void print_attend(Printer *printer, Statement *statement, const List *parts, int at) {
+static void print_attend(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     const AttendOptions *options = &statement->attention;
-    begin_call(printer, statement, statement->inputs.items[0]);
-    torch->uses_attend = printer->uses_cache = true;
+    begin_statement(printer, statement);
     const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
     const int keys = call_input(statement, 1)->count - 3;
@@ -106,19 +99,17 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     next += options->chosen;
     if (options->bias)
         text_add(&text, ", bias=%s", expanded(printer, operand_of(printer, statement, next)));
-    PyVariable *o = result_of(printer, statement, 0, parts, at),
-               *lse = result_of(printer, statement, 1, parts, at);
+    PyVariable *o = result_of(printer, statement, 0), *lse = result_of(printer, statement, 1);
     if (lse)
         python_line(printer, "%s, %s = %s, lse=True)", o ? o->name : "_", lse->name, text.text);
     else
         python_line(printer, "%s = %s)", o->name, text.text);
 }
 
-static void print_top(Printer *printer, Statement *statement, const List *parts, int at) {
+static void print_top(Printer *printer, Statement *statement) {
     Torch *torch = printer->torch;
     const Expr *input = statement->inputs.items[0];
-    begin_call(printer, statement, input);
-    torch->uses_top = true;
+    begin_statement(printer, statement);
     PyVariable *p = operand_of(printer, statement, 0);
     const char *text = expanded(printer, p);
     bool iterations = is_stacked(input->tensor);
@@ -126,15 +117,12 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     if (iterations) refuse(torch, statement->span, "top of a stacked tensor");
     const Axis *axis = input->tensor->axes[dim];
     const char *k = python_number(printer, &statement->top.k, (double)statement->top.k).text;
-    if (axis->kind == AXIS_SEQUENCE && p->full[dim]) {
+    if (axis->kind == AXIS_SEQUENCE && p->full[dim])
         k = arena_format(torch->arena, "min(%ld, cache.total)", statement->top.k);
-        printer->uses_cache = true;
-    } else if (axis->kind == AXIS_SEQUENCE) {
-        double share = (double)statement->top.k / (double)axis->size;
-        k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))", share);
-        printer->uses_cache = true;
-    }
-    PyVariable *mask = result_of(printer, statement, 0, parts, at);
+    else if (axis->kind == AXIS_SEQUENCE)
+        k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))",
+                         (double)statement->top.k / (double)axis->size);
+    PyVariable *mask = result_of(printer, statement, 0);
     if (!mask) return;
     memcpy(mask->full, p->full, sizeof mask->full);
     mask->kind = p->kind;
@@ -144,15 +132,135 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     python_line(printer, "%s = top_k(%s, %s, %d)", mask->name, text, k, dim);
 }
 
-void python_call(Printer *printer, Statement *statement, const List *parts, int at) {
+/* ---- scans ---- */
+
+/* One equation at the current position. */
+static void print_step(Printer *printer, Statement *statement) {
+    begin_statement(printer, statement);
+    print_comment(printer, statement);
+    const Tensor *tensor = statement->target->tensor;
+    Py value = equation_value(printer, statement);
+    if (printer->like && !value.number) value = operand(printer, value);
+    PyVariable *variable = python_variable(printer, tensor, SCAN_CURRENT,
+                                           new_name(printer, local_stem(printer, tensor)));
+    set_dims(printer, variable, statement->target, &value);
+    variable->kind = PY_REAL;
+    python_line(printer, "%s = %s", variable->name, value.text);
+}
+
+static bool reads_before(Printer *printer, const Statement *scan, const Tensor *tensor) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        List reads = {0};
+        reads_of(printer->arena, scan->body.statements.items[i], &reads);
+        for (int j = 0; j < reads.count; j++) {
+            const Expr *read = reads.items[j];
+            int dimension;
+            if (read->tensor == tensor && scan_version(printer, read, &dimension) == SCAN_BEFORE)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A scan can also go along another axis; then its states are no states of decoding. */
+static bool over_positions(const Statement *scan) {
+    return scan->index->axis->kind == AXIS_SEQUENCE;
+}
+
+/* The state before the first position: of the cache, else 0. */
+static void begin_state(Printer *printer, const Statement *scan, const Expr *write) {
+    const Tensor *tensor = write->tensor;
+    Arena *arena = printer->arena;
+    const char *stem = local_stem(printer, tensor);
+    PyVariable *before = python_variable(printer, tensor, SCAN_BEFORE,
+                                         new_name(printer, arena_format(arena, "%s_before", stem)));
+    Text sizes = text_new(arena);
+    for (int i = first_axis(tensor); i < tensor->rank; i++)
+        if (i != position_dim(scan, write))
+            text_add(&sizes, "%s%s", sizes.length ? ", " : "",
+                     python_size(printer, tensor->axes[i], false));
+    before->absent[position_dim(scan, write)] = true;
+    const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
+    if (over_positions(scan))
+        start = arena_format(arena, "cache.state(self, \"%s\", %s)", before->name, start);
+    text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
+}
+
+static const char *steps_name(Printer *printer, const Tensor *tensor) {
+    return arena_format(printer->arena, "%s_steps", local_stem(printer, tensor));
+}
+
+/* After the equations of a position: the values are collected and become the state. */
+static void end_step(Printer *printer, const Statement *scan) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Tensor *tensor = ((Statement *)scan->body.statements.items[i])->target->tensor;
+        const PyVariable *now = variable_of(printer, tensor, SCAN_CURRENT),
+                         *before = variable_of(printer, tensor, SCAN_BEFORE);
+        if (read_later(printer, tensor, 0)) {
+            text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
+                     steps_name(printer, tensor), python_size(printer, scan->index->axis, false));
+            python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
+                        now->name);
+        }
+        if (before) python_line(printer, "%s = %s", before->name, now->name);
+    }
+}
+
+static void end_scan(Printer *printer, Statement *scan) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
+        const Tensor *tensor = write->tensor;
+        PyVariable *now = variable_of(printer, tensor, SCAN_CURRENT);
+        const PyVariable *before = variable_of(printer, tensor, SCAN_BEFORE);
+        int position = position_dim(scan, write);
+        if (before && !scan->reverse && over_positions(scan))
+            python_line(printer, "cache.store(self, \"%s\", %s)", before->name, before->name);
+        if (!read_later(printer, tensor, 0)) continue;
+        PyVariable *all = define_variable(printer, tensor, 0);
+        memcpy(all->absent, now->absent, sizeof all->absent);
+        all->absent[position] = false;
+        python_line(printer, "%s = torch.stack(%s, %d)", all->name, steps_name(printer, tensor),
+                    dim_of(now, position));
+    }
+}
+
+static void print_scan(Printer *printer, Statement *scan) {
+    Torch *torch = printer->torch;
+    if (!printer->like) refuse(torch, scan->span, "a recurrence of no real input");
+    Text outside = printer->text, body;
+    printer->text = (Text){.arena = torch->arena};
+    printer->before = (Text){.arena = torch->arena};
+    printer->scan = scan;
+    printer->statement = scan;
+    printer->position = new_name(printer, python_name(torch, scan->index->name));
+    printer->depth++;
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
+        if (reads_before(printer, scan, write->tensor)) begin_state(printer, scan, write);
+    }
+    for (int i = 0; i < scan->body.statements.count; i++)
+        print_step(printer, scan->body.statements.items[i]);
+    end_step(printer, scan);
+    printer->depth--;
+    body = printer->text;
+    printer->text = outside;
+    text_add_bytes(&printer->text, printer->before.text, printer->before.length);
+    python_line(printer, scan->reverse ? "for %s in reversed(range(%s)):" : "for %s in range(%s):",
+                printer->position, python_size(printer, scan->index->axis, false));
+    text_add_bytes(&printer->text, body.text, body.length);
+    printer->scan = NULL;
+    end_scan(printer, scan);
+}
+
+void python_call(Printer *printer, Statement *statement) {
     static const struct {
         const char *name;
-        void (*print)(Printer *printer, Statement *statement, const List *parts, int at);
+        void (*print)(Printer *printer, Statement *statement);
     } kinds[] = {{"attend", print_attend}, {"top_k", print_top}, {"scan", print_scan}};
     print_comment(printer, statement);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, statement->row->name) != 0) continue;
-        kinds[i].print(printer, statement, parts, at);
+        kinds[i].print(printer, statement);
         return;
     }
     refuse(printer->torch, statement->span, "this operation");

@@ -28,7 +28,6 @@ static const char *variable_name(Printer *printer, const TorchVariable *variable
     if (variable->path)
         return arena_format(torch->arena, "self.%s",
                             option_attribute(torch, printer->module, variable));
-    printer->uses_cache = true;
     return variable == torch->variables.items[0] ? "cache.sequences" : "cache.length";
 }
 
@@ -52,7 +51,6 @@ static void formula_text(Printer *printer, const TorchNumber *number, Py *value)
     Arena *arena = printer->arena;
     const char *factor = shortest(arena, number->factor);
     if (number->added) {
-        printer->uses_cache |= !number->added->path;
         value->text = number->added->path ? variable_name(printer, number->added) : "cache.total";
         if (number->factor == 0) return;
         value->level = PY_SUM;
@@ -82,7 +80,6 @@ Py python_number(Printer *printer, const void *key, double number) {
         return value;
     }
     if (number < 0) value.level = PY_NEGATION;
-    printer->torch->uses_math |= isinf(number);
     value.text = !isinf(number) ? shortest(printer->arena, number)
                  : number < 0   ? "-math.inf"
                                 : "math.inf";
@@ -109,7 +106,7 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into) {
             }
 }
 
-static const char *in_parentheses(Printer *printer, Py value, PyLevel least) {
+const char *in_parentheses(Printer *printer, Py value, PyLevel least) {
     if (value.level >= least) return value.text;
     return arena_format(printer->arena, "(%s)", value.text);
 }
@@ -166,11 +163,16 @@ static Py with_method(Printer *printer, Py value, const char *method, PyKind kin
     return value;
 }
 
-/* A tensor of type double would make the result one. */
-Py as_real(Printer *printer, Py value) {
-    if (value.number || value.kind != PY_TABLE || !printer->like) return value;
+Py operand(Printer *printer, Py value) {
+    if (value.kind == PY_REAL) return value;
     const char *method = arena_format(printer->arena, ".to(%s.dtype)", printer->like);
     return with_method(printer, value, method, PY_REAL);
+}
+
+/* A tensor of type double would make the result one. */
+Py as_real(Printer *printer, Py value) {
+    return value.number || value.kind != PY_TABLE || !printer->like ? value
+                                                                    : operand(printer, value);
 }
 
 static Py as_double(Printer *printer, Py value) {
@@ -341,7 +343,6 @@ static Py function(Printer *printer, OpCode op, Py a) {
                               a.text);
         a.number = false;
         a.kind = PY_TABLE;
-        printer->uses_cache = true;
     }
     if (!keeps) a = as_double(printer, a);
     const char *text = spellings[op].text;
@@ -391,7 +392,6 @@ Py apply_python(Printer *printer, OpCode op, const Py *args) {
 static Py index_python(Printer *printer, Index *index) {
     Py value = {.level = PY_ATOM, .kind = PY_INT};
     Arena *arena = printer->arena;
-    printer->uses_cache = true;
     if (printer->scan && index == printer->scan->index) {
         value.number = true;
         bool sequence = index->axis->kind == AXIS_SEQUENCE;
@@ -399,10 +399,8 @@ static Py index_python(Printer *printer, Index *index) {
         value.level = PY_SUM;
         return value;
     }
-    if (printer->fixed && index->axis == printer->fixed) {
-        printer->uses_fixed = true;
+    if (printer->fixed && index->axis == printer->fixed)
         return (Py){.text = printer->fixed_name, .level = PY_ATOM, .kind = PY_INT, .number = true};
-    }
     if (index->of_repeat)
         refuse(printer->torch, printer->statement->span, "the iteration as a number");
     value.rank = 1;

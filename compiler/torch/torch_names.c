@@ -6,37 +6,33 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be variables. */
+/* Words that cannot be variables, and names of the text around the equations. ruff refuses `l`, `O`
+ * and `I` as ambiguous. */
 static const char *const words[] = {
-    "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
-    "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
-    "finally", "for",      "from",     "global", "if",    "import", "in",     "is",
-    "lambda",  "nonlocal", "not",      "or",     "pass",  "raise",  "return", "try",
-    "while",   "with",     "yield",    "self",   "torch", "nn",     "float"};
-/* Names of the text around the equations. ruff refuses `l`, `O` and `I` as ambiguous. */
-static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
-                                      "O",      "I",     "cls",    "take",      "gather",
-                                      "attend", "top_k", "losses", "positions", "reversed"};
+    "False", "None",     "True",  "and",    "as",     "assert", "async",  "await",     "break",
+    "class", "continue", "def",   "del",    "elif",   "else",   "except", "finally",   "for",
+    "from",  "global",   "if",    "import", "in",     "is",     "lambda", "nonlocal",  "not",
+    "or",    "pass",     "raise", "return", "try",    "while",  "with",   "yield",     "self",
+    "torch", "nn",       "float", "cache",  "F",      "math",   "range",  "l",         "O",
+    "I",     "cls",      "take",  "gather", "attend", "top_k",  "losses", "positions", "reversed"};
 /* Arguments of forward(). */
 static const char *const forward_words[] = {
     "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
 #define IN_LIST(list, name) (text_find(list, sizeof(list) / sizeof *(list), name) >= 0)
 
 const char *python_name(const Torch *torch, const char *name) {
-    bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
-    return taken ? arena_format(torch->arena, "%s_", name) : name;
+    return IN_LIST(words, name) ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *input_name(const Torch *torch, const Tensor *input) {
     const char *name = input->path;
-    bool taken = IN_LIST(forward_words, name);
-    return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);
+    return IN_LIST(forward_words, name) ? arena_format(torch->arena, "%s_", name)
+                                        : python_name(torch, name);
 }
 
 const char *attribute_name(Torch *torch, const char *path) {
     const char *name = last_name(path);
-    bool taken = torch_is_reserved(name, strlen(name));
-    return taken ? arena_format(torch->arena, "%s_", name) : name;
+    return torch_is_reserved(name, strlen(name)) ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *last_name(const char *path) {
@@ -60,9 +56,7 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     const char *label = last_segment(printer->module->path);
     size_t length = strlen(label);
     const char *stem = tensor->stem;
-    if (is_weight_or_state(tensor)) {
-        stem = last_name(tensor->path);
-    }
+    if (is_weight_or_state(tensor)) stem = last_name(tensor->path);
     const bool begins = length && !strncmp(stem, label, length) && stem[length] == '_';
     if (begins && !isdigit((unsigned char)stem[length + 1])) stem += length + 1;
     return python_name(printer->torch, stem);
@@ -102,11 +96,15 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
 }
 
+void copy_dims(PyVariable *variable, const PyVariable *from) {
+    memcpy(variable->absent, from->absent, sizeof from->absent);
+    memcpy(variable->full, from->full, sizeof from->full);
+    variable->kind = from->kind;
+}
+
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
-    PyVariable *variable = arena_alloc(printer->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
-    list_push(printer->arena, &printer->variables, variable);
-    return variable;
+    const PyVariable made = {.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
+    return list_copy(printer->arena, &printer->variables, &made, sizeof made);
 }
 
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor) {
@@ -121,7 +119,6 @@ const char *python_size(Printer *printer, const Axis *axis, bool full) {
     bool batch = axis->kind == AXIS_BATCH;
     if (!batch && axis->kind != AXIS_SEQUENCE)
         return arena_format(printer->arena, "%ld", axis->size);
-    printer->uses_cache = true;
     return batch ? "cache.sequences" : full ? "cache.total" : "cache.length";
 }
 
@@ -239,6 +236,31 @@ const char *class_name_of(Torch *torch, const char *name) {
 
 /* ---- lines ---- */
 
+const char *comma_list(Arena *arena, const List *texts) {
+    Text text = text_new(arena);
+    for (int i = 0; i < texts->count; i++)
+        text_add(&text, "%s%s", i ? ", " : "", (const char *)texts->items[i]);
+    return text.text;
+}
+
+static bool in_identifier(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+bool code_has(const char *code, const char *word) {
+    const size_t length = strlen(word);
+    bool quoted = false;
+    for (char before = 0; *code; before = *code++) {
+        quoted ^= *code == '"';
+        if (*code == '#' && !quoted)
+            code += strcspn(code, "\n") - 1; /* a comment */
+        else if (!quoted && !in_identifier(before) && before != '.' &&
+                 !strncmp(code, word, length) && !in_identifier(code[length]))
+            return true;
+    }
+    return false;
+}
+
 void refuse(Torch *torch, Span span, const char *what) {
     report_invalid(torch->program->reports, span,
                    "write it with other equations, or use --target c",
@@ -252,8 +274,7 @@ void python_line(Printer *printer, const char *format, ...) {
     const char *line = arena_vformat(printer->arena, format, arguments);
     va_end(arguments);
     bool longer = *line != '#' && 4 * printer->depth + (int)strlen(line) > LINE_LENGTH;
-    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line,
-             longer ? "  # fmt: skip" : "");
+    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line, longer ? FORMAT_SKIP : "");
 }
 
 /* The lines of the source from the beginning of the equation. */

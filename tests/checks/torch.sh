@@ -21,6 +21,19 @@ cmp folder/model.safetensors second/model.safetensors || wrong "other weights af
 cmp folder/modeling_small.py second/modeling_small.py || wrong "another text after the way back"
 moec eval again --data text >eval 2>&1 || { cat eval; wrong "the imported run is not evaluated"; }
 
+# The same of frozen weights with layers: each layer is an attribute of the layer of its weight.
+{
+    cat small.moe
+    echo 'model tuned = small { parameters = [{ of = "*", freeze = true }, { of = "*", apply = lora { rank = 2 } }] }'
+} | sed 's/^use decoder/&\nuse lora/' >tuned.moe
+moec train tuned.moe:tuned --data text --out tuned_run >log 2>&1 || { cat log; wrong "the tuned model does not train"; }
+moec emit tuned_run --target torch --out tuned >log 2>&1 || { cat log; wrong "the tuned model is not written"; }
+moec import tuned --out tuned_again >log 2>&1 || { cat log; wrong "the tuned model is not imported"; }
+moec emit tuned_again --target torch --out tuned_second >log 2>&1 || { cat log; wrong "the imported tuned model is not written"; }
+cmp tuned/model.safetensors tuned_second/model.safetensors || wrong "other tuned weights after the way back"
+cmp tuned/modeling_tuned.py tuned_second/modeling_tuned.py || wrong "another text of the tuned model"
+rm -r tuned tuned_run tuned_again tuned_second
+
 # An option that changed in PyTorch.
 grep -q '"norm.eps": 1e-06,' folder/config.json || wrong "config.json has no number: $(grep eps folder/config.json)"
 grep -q '"norm.eps": float,' folder/configuration_small.py || wrong "norm.eps is not free"

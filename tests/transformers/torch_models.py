@@ -121,7 +121,7 @@ def compare_gradients(model, rows, inputs, theirs):
     largest = max(value.abs().max().item() for key, value in theirs.items() if key.startswith("gradient:"))
     for name, parameter in model.named_parameters():
         key = "gradient:" + re.sub(r"_?(_layer)?\.", ".", name).rstrip("_")  # the name in the spec
-        if key not in theirs:
+        if key not in theirs or not parameter.requires_grad:
             continue
         ours = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         scale = max(theirs[key].abs().max().item(), 1e-3 * largest)  # below: rounding errors of larger terms

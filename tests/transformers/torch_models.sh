@@ -21,7 +21,7 @@ context=train.context_length=$([ -n "${FULL:-}" ] && echo 72 || echo 20)
     for family in gated_attention sigma structmoe complete_mue; do
         models_of models/$family.moe _small "$context"
     done
-    for models in losses inputs names; do models_of tests/transformers/$models.moe "" "$context"; done
+    for models in losses inputs names applied; do models_of tests/transformers/$models.moe "" "$context"; done
     for family in gpt2 hybrid; do models_of models/$family.moe "" "$context dim=64 layers=2"; done
     for idea in examples/ideas/*.moe; do
         models_of "$idea" "" "$context"

@@ -20,12 +20,14 @@ work = pathlib.Path(sys.argv[1])
 CONTEXT = 32
 SPEC = f"""use decoder
 use recurrent
+use lora
 model dense = decoder {{
   vocab_size = 256, dim = 32, layers = 2, attention = {{ heads = {{ q = 4, k = 2, v = 2 }} }}
   train = {{ batch_size = 2, context_length = {CONTEXT}, schedule = constant, lr = 1e-3, schedule.warmup_steps = 0, steps = 40, grad_clip = 0 }}
 }}
 model mixture = dense {{ ffn = moe {{ experts = 4, top_k = 2, expert = swiglu {{ hidden_dim = 32 }} }} }}
 model recurrent = dense {{ attention = gated_delta }}
+model tuned = dense {{ parameters = [{{ of = "*", freeze = true }}, {{ of = "*", apply = lora {{ rank = 8 }} }}] }}
 """
 
 
@@ -55,10 +57,11 @@ def continued(name):
     model = load(emitted(run)).train()
     state = load_file(run / "last.safetensors")
     optimizer = torch.optim.AdamW(model.weight_decay_groups(0.1), lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
-    for key, parameter in model.named_parameters():
-        key = key.replace("_layer.", ".")
+    trained = [(key.replace("_layer.", "."), parameter) for key, parameter in model.named_parameters() if parameter.requires_grad]
+    for key, parameter in trained:
         optimizer.state[parameter] = {"step": torch.tensor(10.0), "exp_avg": state[f"optimizer.m:{key}"].clone(),
                                       "exp_avg_sq": state[f"optimizer.v:{key}"].clone()}
+    frozen = [(parameter, parameter.clone()) for parameter in model.parameters() if not parameter.requires_grad]
     moec("train", spec, "--data", line, "--val-data", line, "--out", run, "--steps", 30, "--resume")
     log = [json.loads(text) for text in (run / "log.jsonl").read_text().splitlines()]
     expected = [entry["loss"] for entry in log if "loss" in entry and entry["step"] > 10]
@@ -70,6 +73,7 @@ def continued(name):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    assert all(torch.equal(parameter, before) for parameter, before in frozen)
     assert len(expected) == 20 and losses[-1] < 0.9 * losses[0], (expected, losses)
     return max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
 
@@ -193,7 +197,7 @@ def check(what, good, shown):
 def main():
     (work / "spec.moe").write_text(SPEC)
     results = []
-    for name in "dense", "mixture", "recurrent":
+    for name in "dense", "mixture", "recurrent", "tuned":
         difference = continued(name)
         results.append(check(f"{name}: the next 20 losses", difference <= 1e-4, f"{difference:.1e}"))
         model = load(work / f"{name}_torch").eval()

@@ -81,7 +81,7 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
         config.check()
         super().__init__(config)
 
-    @torch.no_grad()
+@FROZEN@    @torch.no_grad()
     def _init_weights(self, module):
         tensors = {**module._parameters, **module._buffers}
         for name, kind, a, b in getattr(module, "initial", ()):
