@@ -12,17 +12,18 @@
 
 typedef struct InlineMasks {
     const Routing *routing;
-    const Statement *statement;
+    const ProgramPoint *point;
     Expr *mask;              /* product of the conditions, or NULL */
     Index *loops[MAX_LOOPS]; /* of the mask */
     int count;
+    double share; /* that a factor states; 0: none */
     bool unnamed; /* a condition has no equation */
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
 /* The loops of the statement that the condition uses; 0: it is no mask of data. */
 static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
-    const Statement *statement = search->statement;
+    const Statement *statement = search->point->statement;
     int count = 0;
     if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return 0;
     for (int i = 0; i < statement->loop_count; i++)
@@ -76,19 +77,68 @@ static Expr *without_conditions(InlineMasks *search, Expr *factor) {
     return add_condition(search, factor) ? expr_number(program, 1) : factor;
 }
 
-static void name_masks(const Routing *routing, Block *block, Statement *statement) {
-    Program *program = routing->program;
-    InlineMasks search = {.routing = routing, .statement = statement};
-    Expr *rest = without_conditions(&search, statement->value);
-    if (!search.unnamed) return;
+/* A mask that routing finds without a factor: a choice, or the mask of a reduction. */
+static bool is_found(const Routing *routing, const Expr *condition) {
+    if (condition->kind != EXPR_READ) return false;
+    const Statement *maker = mask_maker(routing, condition->tensor);
+    return condition->tensor->selects || (maker && statement_selects(maker));
+}
+
+/* Adds the conditions outside of which the factors are 0. */
+static void add_implied(InlineMasks *search, Expr *factor) {
+    if (factor->kind == EXPR_APPLY && factor->op == OP_MUL) {
+        add_implied(search, factor->args[0]);
+        add_implied(search, factor->args[1]);
+        return;
+    }
+    Expr *condition = implied_condition(search->routing, search->point->repeat, factor);
+    if (!condition || !add_condition(search, condition)) return;
+    search->unnamed |= !is_found(search->routing, condition);
+    if (factor->kind == EXPR_READ && factor->tensor->share > 0)
+        search->share = factor->tensor->share;
+}
+
+/* Weights that select, as in sum[n in w] e, leave this to the mask that they imply. */
+static void replace_weights(const Routing *routing, const Expr *factor, Expr *mask) {
+    const List *masked = &routing->program->masked;
+    for (int i = 0; factor->kind == EXPR_APPLY && factor->op == OP_MUL && i < 2; i++)
+        replace_weights(routing, factor->args[i], mask);
+    if (factor->kind != EXPR_READ || !factor->tensor->selects) return;
+    factor->tensor->selects = false;
+    mask->tensor->selects = true;
+    for (int i = 0; i < masked->count; i++) {
+        MaskedReduction *reduction = masked->items[i];
+        if (reduction->mask->kind == EXPR_READ && reduction->mask->tensor == factor->tensor)
+            reduction->mask = mask;
+    }
+}
+
+static Expr *name_mask(const InlineMasks *search) {
+    Program *program = search->routing->program;
+    const Statement *statement = search->point->statement;
+    List *statements = &search->point->block->statements;
     Block made = {{NULL, 0, 0}};
+    if (search->mask->kind == EXPR_READ) return search->mask;
     const char *name = arena_format(program->arena, "%s_on", statement->target->tensor->name);
-    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, search.loops, search.count,
+    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, search->loops, search->count,
                                  statement->span);
-    Expr *mask = expr_read_indices(program, tensor, search.loops);
-    statement_assign(program, &made, mask, search.mask, statement->span)->asked = statement->asked;
-    list_insert(program->arena, &block->statements, list_find(&block->statements, statement),
-                &made.statements);
+    Expr *mask = expr_read_indices(program, tensor, search->loops);
+    tensor->share = search->share;
+    statement_assign(program, &made, mask, search->mask, statement->span)->asked = statement->asked;
+    list_insert(program->arena, statements, list_find(statements, statement), &made.statements);
+    return mask;
+}
+
+static void name_masks(const Routing *routing, const ProgramPoint *point) {
+    Program *program = routing->program;
+    Statement *statement = point->statement;
+    InlineMasks search = {.routing = routing, .point = point};
+    Expr *rest = without_conditions(&search, statement->value);
+    const bool implied = !search.mask;
+    if (implied) add_implied(&search, rest);
+    if (!search.unnamed) return;
+    Expr *mask = name_mask(&search);
+    if (implied) replace_weights(routing, rest, mask);
     statement->value = search.guards
                            ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
                            : expr_apply(program, OP_MUL, mask, rest, NULL);
@@ -99,7 +149,7 @@ void inline_masks(Routing *routing) {
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
         if (point->statement->kind == STATEMENT_LOOP && point->statement->reduction == REDUCE_SUM)
-            name_masks(routing, point->block, point->statement);
+            name_masks(routing, point);
     }
     routing->def_use = def_use_new(routing->program);
 }

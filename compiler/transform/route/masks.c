@@ -134,6 +134,91 @@ static bool is_existing_row(const Expr *expr) {
            expr->args[0]->index->axis->kind == AXIS_ROWS;
 }
 
+/* ---- masks of masks ---- */
+
+/* The element that a choice of the largest values ranks, or NULL. */
+static Expr *ranked(const Routing *routing, const Statement *top, const Expr *mark) {
+    const Expr *output = mask_target(top);
+    Index *from[MAX_RANK];
+    for (int i = 0; i < output->count; i++) {
+        if (output->args[i]->kind != EXPR_INDEX) return NULL;
+        from[i] = output->args[i]->index;
+    }
+    return expr_substitute(routing->program, top->inputs.items[0], from, mark->args, mark->count);
+}
+
+/* True if `few` chooses a part of the entries that `many` chooses: the first ones. */
+static bool is_prefix(const Routing *routing, const Expr *few, const Expr *many) {
+    const Statement *first = mask_maker(routing, few->tensor),
+                    *all = mask_maker(routing, many->tensor);
+    if (!first || !all || !statement_selects(first) || !statement_selects(all)) return false;
+    const Expr *a = ranked(routing, first, few), *b = ranked(routing, all, many);
+    return a && b && first->top.k <= all->top.k && first->top.dimension == all->top.dimension &&
+           expr_equal(a, b);
+}
+
+/* True if the mask `many` is not zero wherever `few` is not zero. */
+static bool is_part(const Routing *routing, const Expr *few, const Expr *many, int depth) {
+    if (expr_equal(few, many)) return true;
+    if (many->kind == EXPR_NUMBER) return many->number != 0;
+    if (depth > MAX_DEPTH) return false;
+    if (few->kind == EXPR_APPLY) {
+        const bool product = few->op == OP_MUL || few->op == OP_AND,
+                   guarded = few->op == OP_WHERE && expr_is_number(few->args[2], 0);
+        return (product || guarded) && (is_part(routing, few->args[0], many, depth + 1) ||
+                                        is_part(routing, few->args[1], many, depth + 1));
+    }
+    if (few->kind != EXPR_READ) return false;
+    if (many->kind == EXPR_READ && is_prefix(routing, few, many)) return true;
+    const Expr *value = value_of_read(routing, few);
+    return value && is_part(routing, value, many, depth + 1);
+}
+
+static bool same_limit(const MaskCount *a, const MaskCount *b) {
+    bool same = a->along_count && a->along_count == b->along_count;
+    for (int i = 0; same && i < a->along_count; i++) same = a->along[i] == b->along[i];
+    return same;
+}
+
+/* a - b or a != b: entries of one mask that the other lacks. */
+static MaskCount count_difference(const Routing *routing, const Expr *expr, const MaskCount *a,
+                                  const MaskCount *b) {
+    MaskCount made = *a;
+    made.assumed |= b->assumed;
+    made.least = 0;
+    if (is_part(routing, expr->args[1], expr->args[0], 0)) {
+        made.share = a->share - b->share;
+        if (!same_limit(a, b)) return made;
+        made.most -= b->least;
+        made.least = a->least > b->most ? a->least - b->most : 0;
+        return made;
+    }
+    made.truth = expr->op == OP_NE;
+    made.share = a->share + b->share - 2 * a->share * b->share;
+    made.most += b->most;
+    if (!same_limit(a, b)) made.along_count = 0;
+    return made;
+}
+
+/* where(c, 0, e) */
+static MaskCount count_outside(const Routing *routing, Expr *expr, const MaskCount *condition,
+                               int depth) {
+    MaskCount made = count_in(routing, expr->args[2], depth);
+    made.share *= 1 - condition->share;
+    made.assumed |= condition->assumed;
+    made.least = 0;
+    return made;
+}
+
+/* The powers of values that are not far below zero: those that a condition does not leave out. */
+static MaskCount count_powers(const Routing *routing, Expr *expr, const MaskCount *made,
+                              int depth) {
+    Expr *condition = condition_of_number(routing, expr->args[0], expr->args[1]);
+    if (!condition) return *made;
+    const MaskCount count = count_in(routing, condition, depth);
+    return (MaskCount){.share = count.share, .truth = true, .assumed = count.assumed};
+}
+
 static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
     if (is_existing_row(expr)) return (MaskCount){.share = 1, .truth = true};
     bool truth = op_table[expr->op].kind == OP_KIND_TRUTH;
@@ -151,6 +236,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         a.truth = made.truth || (a.truth && b.truth);
         return a;
     case OP_WHERE:
+        if (expr_is_number(expr->args[1], 0)) return count_outside(routing, expr, &a, depth);
         if (!expr_is_number(expr->args[2], 0)) return made;
         take_limit(&a, &b);
         a.least = 0;
@@ -163,19 +249,21 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
             count_equal(expr->args[1], expr->args[0], &made);
         return made;
     case OP_NE:
-        if (!expr_is_number(expr->args[1], 0)) return made;
-        a.truth = true;
-        return a;
+        if (expr_is_number(expr->args[1], 0)) {
+            a.truth = true;
+            return a;
+        }
+        return a.truth && b.truth ? count_difference(routing, expr, &a, &b) : made;
     case OP_GT:
-        return a.truth && expr_is_number(expr->args[1], 0) ? a : made;
+        if (a.truth && expr_is_number(expr->args[1], 0)) return a;
+        return count_powers(routing, expr, &made, depth);
     case OP_OR:
         made.share = a.share + b.share - a.share * b.share;
         made.assumed = a.assumed || b.assumed;
         return made;
     case OP_SUB:
-        if (!expr_is_number(expr->args[0], 1) || !b.truth) return made;
-        made = (MaskCount){.share = 1 - b.share, .truth = true, .assumed = b.assumed};
-        return made;
+        if (!a.truth || !b.truth) return made;
+        return count_difference(routing, expr, &a, &b);
     case OP_NOT:
         made.share = 1 - a.share;
         made.assumed = a.assumed;
@@ -244,4 +332,12 @@ Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
 
 Expr *mask_target(const Statement *maker) {
     return maker->kind == STATEMENT_CALL ? maker->outputs.items[0] : maker->target;
+}
+
+Expr *value_of_read(const Routing *routing, const Expr *read) {
+    const Statement *maker = mask_maker(routing, read->tensor);
+    if (!maker || maker->kind != STATEMENT_LOOP || maker->reduction != REDUCE_NONE) return NULL;
+    Index *from[MAX_RANK];
+    for (int i = 0; i < read->count; i++) from[i] = maker->target->args[i]->index;
+    return expr_substitute(routing->program, maker->value, from, read->args, read->count);
 }

@@ -97,6 +97,8 @@ Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 bool is_zero_or_one(const Routing *routing, Expr *expr);
+/* The value of an element by the only equation of its tensor, which is no reduction; or NULL. */
+Expr *value_of_read(const Routing *routing, const Expr *read);
 
 /* written_masks.c */
 /* True if the statement sums vectors, temporaries with these indices and others, over one of the
@@ -105,6 +107,11 @@ bool sums_vectors(const Statement *statement, Index *const *indices, int count);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
+
+/* implied_condition.c */
+Expr *implied_condition(const Routing *routing, const Statement *region, Expr *expr);
+/* The condition without which a value is far below the limit, so that its power is 0; or NULL. */
+Expr *condition_of_number(const Routing *routing, Expr *expr, const Expr *limit);
 
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
@@ -139,6 +146,9 @@ Packing *packing_of(const Routing *routing, const Tensor *tensor);
 /* True if the value is zero wherever the mask at the tuple is zero. region: the repeat around. */
 bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
               const Statement *region);
+/* True if the value depends on the read where the mask at the tuple is zero. */
+bool has_effect(const Routing *routing, const Expr *expr, const Expr *read, const Tuple *tuple,
+                const Statement *region);
 
 /* sink.c */
 void sink(Routing *routing);

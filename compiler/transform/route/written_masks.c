@@ -66,6 +66,14 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
     read->tensor->selects = true;
 }
 
+/* True for 0 and 1, and for weights with a stated share that imply no condition. */
+static bool is_mask(const WrittenMask *written, const Statement *maker, Expr *read) {
+    const Routing *routing = written->routing;
+    return mask_count(routing, maker, 0).truth ||
+           (read->tensor->share > 0 &&
+            !implied_condition(routing, written->point->repeat, read));
+}
+
 static void find_written_mask(Expr *expr, void *data) {
     WrittenMask *written = data;
     Routing *routing = written->routing;
@@ -74,9 +82,7 @@ static void find_written_mask(Expr *expr, void *data) {
         expr->tensor->type != TYPE_REAL)
         return;
     Statement *maker = mask_maker(routing, expr->tensor);
-    if (!maker || maker->kind != STATEMENT_LOOP ||
-        !(mask_count(routing, maker, 0).truth || expr->tensor->share > 0))
-        return;
+    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask(written, maker, expr)) return;
     start_mask(routing, maker, NULL);
     Tuple tuple = {{NULL}};
     Index *indices[MAX_RANK];
@@ -89,24 +95,24 @@ static void find_written_mask(Expr *expr, void *data) {
 
 /* A part of a selection is one: few[s,a] = chosen[s,a + 2]. */
 static void mark_part(const Routing *routing, const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP || statement->value->kind != EXPR_READ) return;
     Tensor *tensor = statement->target->tensor;
-    if (tensor->role != ROLE_TEMP || mask_maker(routing, tensor) != statement ||
-        statement->value->kind != EXPR_READ)
-        return;
+    if (tensor->role != ROLE_TEMP || mask_maker(routing, tensor) != statement) return;
     const MaskCount count = mask_count(routing, statement, 0);
     tensor->selects |= count.truth && count.along_count > 0;
 }
 
 void written_masks(Program *program) {
     Routing routing = {.program = program, .def_use = def_use_new(program)};
+    for (int i = 0; i < routing.def_use->count; i++)
+        mark_part(&routing, routing.def_use->points[i].statement);
     inline_masks(&routing);
     const DefUse *def_use = routing.def_use;
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind != STATEMENT_LOOP) continue;
+        if (point->statement->kind != STATEMENT_LOOP || point->statement->reduction != REDUCE_SUM)
+            continue;
         routing.def_use = def_use;
-        mark_part(&routing, point->statement);
-        if (point->statement->reduction != REDUCE_SUM) continue;
         expr_walk(point->statement->value, find_written_mask,
                   &(WrittenMask){.routing = &routing, .point = point});
     }
