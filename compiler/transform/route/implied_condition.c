@@ -21,6 +21,7 @@ typedef struct Implied {
     const Routing *routing;
     const Statement *region; /* the repeat around the expression */
     bool anywhere;           /* the condition is not evaluated: any region */
+    bool *of_data;           /* set for a condition that depends on more than positions */
     int depth;
 } Implied;
 
@@ -29,6 +30,7 @@ static Expr *condition_of(const Implied *implied, Expr *expr);
 /* The condition as 0 or 1: the mask itself for m[s,n] > 0. */
 static Expr *truth_of(const Implied *implied, Expr *condition) {
     Program *program = implied->routing->program;
+    if (implied->of_data) *implied->of_data |= expr_has_reads(condition);
     if (condition->kind == EXPR_APPLY && (condition->op == OP_GT || condition->op == OP_NE) &&
         expr_is_number(condition->args[1], 0) &&
         is_zero_or_one(implied->routing, condition->args[0]))
@@ -162,6 +164,7 @@ static Expr *condition_of_limit(const Implied *implied, const Expr *expr) {
     const int number = expr_is_number(expr->args[0], 0) ? 0 : 1;
     Expr *value = expr->args[1 - number];
     if (!expr_is_number(expr->args[number], 0)) return NULL;
+    *implied->of_data |= expr_has_reads(value);
     Expr *side = expr_apply(program, expr->op == OP_MAX ? OP_GE : OP_LE, value,
                             expr_number(program, 0), NULL);
     return both(implied, side, condition_of(implied, value));
@@ -214,7 +217,8 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
         return found ? found : condition_of_any(implied, expr);
     case OP_SUB:
         if (is_zero_or_one(implied->routing, args[0]) && is_zero_or_one(implied->routing, args[1]))
-            return expr_apply(implied->routing->program, OP_NE, args[0], args[1], NULL);
+            return expr_apply(implied->routing->program, OP_NE, truth_of(implied, args[0]),
+                              truth_of(implied, args[1]), NULL);
         return condition_of_any(implied, expr);
     default:
         return op_table[expr->op].zero == ZERO_FIRST ? condition_of(implied, args[0])
@@ -224,7 +228,7 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
 
 static Expr *condition_of(const Implied *implied, Expr *expr) {
     if (expr->kind != EXPR_READ && expr->kind != EXPR_APPLY) return NULL;
-    if (is_zero_or_one(implied->routing, expr)) return expr;
+    if (is_zero_or_one(implied->routing, expr)) return truth_of(implied, expr);
     if (expr->kind == EXPR_APPLY) return condition_of_apply(implied, expr);
     Expr *value = followed(implied, expr);
     const Implied next = deeper(implied);
@@ -238,9 +242,9 @@ static void find_random(Expr *expr, void *data) {
 /* implied_condition: see the head of this file; NULL if there is none. region: the repeat around
  * the expression. */
 Expr *implied_condition(const Routing *routing, const Statement *region, Expr *expr) {
-    const Implied implied = {.routing = routing, .region = region};
+    bool random = false, of_data = false;
+    const Implied implied = {.routing = routing, .region = region, .of_data = &of_data};
     Expr *condition = condition_of(&implied, expr);
-    bool random = false;
     if (condition) expr_walk(condition, find_random, &random);
-    return random ? NULL : condition;
+    return random || !of_data ? NULL : condition;
 }

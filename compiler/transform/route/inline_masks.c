@@ -139,6 +139,7 @@ static void name_masks(const Routing *routing, const ProgramPoint *point) {
     if (!search.unnamed) return;
     Expr *mask = name_mask(&search);
     if (implied) replace_weights(routing, rest, mask);
+    mask->tensor->implied = implied && mask != search.mask;
     statement->value = search.guards
                            ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
                            : expr_apply(program, OP_MUL, mask, rest, NULL);

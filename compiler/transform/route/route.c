@@ -104,6 +104,26 @@ static void reshape(Routing *routing) {
     }
 }
 
+static Expr *one_for_mask(Program *program, Expr *read, void *data) {
+    return read->tensor == data ? expr_number(program, 1) : NULL;
+}
+
+/* Notes why all entries are computed. A mask that changes no value is removed. */
+static void leave_dense(const Routing *routing, const char *why) {
+    Program *program = routing->program;
+    Block *block = routing->home ? &routing->home->body : &program->body;
+    Tensor *mask = routing->mask;
+    mask->dense = why;
+    if (!mask->implied) return;
+    int kept = 0;
+    for (int i = 0; i < block->statements.count; i++)
+        if (block->statements.items[i] != routing->choice)
+            block->statements.items[kept++] = block->statements.items[i];
+    block->statements.count = kept;
+    for (int i = 0; i < program->body.statements.count; i++)
+        rewrite_statement(program, program->body.statements.items[i], false, one_for_mask, mask);
+}
+
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
     sink(routing);
@@ -111,7 +131,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     per_choice(routing);
     find_packings(routing);
     if (!rows_pay(routing)) {
-        routing->mask->dense = why_dense(routing);
+        leave_dense(routing, why_dense(routing));
         return;
     }
     const char *why = why_dense(routing);
@@ -119,7 +139,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     rewrite_block(routing, &routing->program->body, NULL);
     if (routing->sites.count == routing->first_site) {
         find_dense_choice(routing);
-        routing->mask->dense = why;
+        leave_dense(routing, why);
         return;
     }
     list_push(routing->program->arena, &routing->program->axes, routing->rows);
