@@ -168,6 +168,8 @@ static const MaskForm mask_uses[] = {
     {"weights and scores", "(sum[n#] p#[@] * E * M)", MASK_WEIGHTS},
     {"normalized weights", "(sum[n#] M * E) / (1.5 + (sum[n#] abs(M)))", MASK_WEIGHTS},
     {"max of the selected", "(max[n#] where(M > 0, E, -2))", MASK_WEIGHTS},
+    {"min of a condition", "(min[n#] where(z#[@] > 0.1, M * E, 1))", MASK_WEIGHTS},
+    {"sum of the selected and others", "(sum[n#] where(M > 0, E, 0.1))", MASK_WEIGHTS},
     {"in, normalized", "(sum[n# in M] p#[@] * E) / (1.5 + (sum[n# in M] abs(p#[@])))", 0},
     {"logsumexp in", "(logsumexp[n# in M] E)", 0},
     {"softmax of the selected", "(sum[n# in M] softmax[n#](where(M > 0, z#[@], -50)) * E)", 0},

@@ -153,7 +153,7 @@ static Expr *condition_of_power(const Implied *implied, Expr *expr) {
 Expr *condition_of_number(const Routing *routing, Expr *expr, const Expr *limit) {
     const Implied implied = {.routing = routing, .anywhere = true};
     return limit->kind == EXPR_NUMBER && limit->number <= LEAST_POWER ? left_out(&implied, expr)
-                                                                     : NULL;
+                                                                      : NULL;
 }
 
 /* ---- other values ---- */

@@ -129,6 +129,17 @@ static Expr *name_mask(const InlineMasks *search) {
     return mask;
 }
 
+/* The same in max[n] where(condition, e, -9). */
+static void name_guard(const Routing *routing, const ProgramPoint *point) {
+    InlineMasks search = {.routing = routing, .point = point};
+    const Expr *value = point->statement->value;
+    if (value->kind != EXPR_APPLY || value->op != OP_WHERE || value->args[2]->kind != EXPR_NUMBER ||
+        !add_condition(&search, value->args[0]) || !search.unnamed)
+        return;
+    point->statement->value =
+        expr_apply(routing->program, OP_WHERE, name_mask(&search), value->args[1], value->args[2]);
+}
+
 static void name_masks(const Routing *routing, const ProgramPoint *point) {
     Program *program = routing->program;
     Statement *statement = point->statement;
@@ -149,8 +160,11 @@ void inline_masks(Routing *routing) {
     const DefUse *def_use = routing->def_use;
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind == STATEMENT_LOOP && point->statement->reduction == REDUCE_SUM)
+        if (point->statement->kind != STATEMENT_LOOP) continue;
+        if (point->statement->reduction == REDUCE_SUM)
             name_masks(routing, point);
+        else if (point->statement->reduction != REDUCE_NONE)
+            name_guard(routing, point);
     }
     routing->def_use = def_use_new(routing->program);
 }

@@ -101,7 +101,7 @@ bool is_zero_or_one(const Routing *routing, Expr *expr);
 Expr *value_of_read(const Routing *routing, const Expr *read);
 
 /* written_masks.c */
-/* True if the statement sums vectors, temporaries with these indices and others, over one of the
+/* True if the statement reduces vectors, temporaries with these indices and others, over one of the
  * indices that is not of the data. */
 bool sums_vectors(const Statement *statement, Index *const *indices, int count);
 
