@@ -16,8 +16,9 @@ typedef struct InlineMasks {
     Expr *mask;              /* product of the conditions, or NULL */
     Index *loops[MAX_LOOPS]; /* of the mask */
     int count;
-    double share; /* that a factor states; 0: none */
-    bool unnamed; /* a condition has no equation */
+    double share; /* that a factor states, for the only condition; 0: none */
+    List weights; /* Tensor *: factors that imply conditions of the mask */
+    bool unnamed; /* no equation makes the mask */
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
@@ -39,6 +40,12 @@ static bool has_equation(const InlineMasks *search, const Expr *condition) {
            expr_is_number(condition->args[1], 0) && is_zero_or_one(search->routing, mask);
 }
 
+static bool has_condition(const Expr *mask, const Expr *condition) {
+    return expr_equal(mask, condition) ||
+           (mask->kind == EXPR_APPLY && mask->op == OP_MUL &&
+            (has_condition(mask->args[0], condition) || has_condition(mask->args[1], condition)));
+}
+
 /* Multiplies the mask by the condition, if it has the loops of the others. */
 static bool add_condition(InlineMasks *search, Expr *condition) {
     Index *loops[MAX_LOOPS];
@@ -49,7 +56,8 @@ static bool add_condition(InlineMasks *search, Expr *condition) {
         search->loops[i] = loops[i];
     }
     search->count = count;
-    search->unnamed |= !has_equation(search, condition);
+    if (search->mask && has_condition(search->mask, condition)) return true;
+    search->unnamed |= search->mask || !has_equation(search, condition);
     search->mask = search->mask
                        ? expr_apply(search->routing->program, OP_MUL, search->mask, condition, NULL)
                        : condition;
@@ -84,32 +92,49 @@ static bool is_found(const Routing *routing, const Expr *condition) {
     return condition->tensor->selects || (maker && statement_selects(maker));
 }
 
-/* Adds the conditions outside of which the factors are 0. */
-static void add_implied(InlineMasks *search, Expr *factor) {
+/* sum[n in mask] e, if the statement is a part of it; or NULL. */
+static MaskedReduction *reduction_by(const InlineMasks *search, const Tensor *mask) {
+    const List *masked = &search->routing->program->masked;
+    const Span span = search->point->statement->span;
+    for (int i = 0; i < masked->count; i++) {
+        MaskedReduction *reduction = masked->items[i];
+        if (reduction->mask->kind == EXPR_READ && reduction->mask->tensor == mask &&
+            reduction->span.source == span.source && reduction->span.start >= span.start &&
+            reduction->span.end <= span.end)
+            return reduction;
+    }
+    return NULL;
+}
+
+/* Adds the conditions outside of which the factors are 0; with others, those of weights that
+ * select. */
+static void add_implied(InlineMasks *search, Expr *factor, bool others) {
     if (factor->kind == EXPR_APPLY && factor->op == OP_MUL) {
-        add_implied(search, factor->args[0]);
-        add_implied(search, factor->args[1]);
+        add_implied(search, factor->args[0], others);
+        add_implied(search, factor->args[1], others);
         return;
     }
+    const bool reads = factor->kind == EXPR_READ;
+    if (others && !(reads && reduction_by(search, factor->tensor))) return;
     Expr *condition = implied_condition(search->routing, search->point->repeat, factor);
     if (!condition || !add_condition(search, condition)) return;
     search->unnamed |= !is_found(search->routing, condition);
-    if (factor->kind == EXPR_READ && factor->tensor->share > 0)
-        search->share = factor->tensor->share;
+    search->share = reads && search->mask == condition ? factor->tensor->share : 0;
+    if (reads) list_push(search->routing->program->arena, &search->weights, factor->tensor);
 }
 
-/* Weights that select, as in sum[n in w] e, leave this to the mask that they imply. */
-static void replace_weights(const Routing *routing, const Expr *factor, Expr *mask) {
-    const List *masked = &routing->program->masked;
-    for (int i = 0; factor->kind == EXPR_APPLY && factor->op == OP_MUL && i < 2; i++)
-        replace_weights(routing, factor->args[i], mask);
-    if (factor->kind != EXPR_READ || !factor->tensor->selects) return;
-    factor->tensor->selects = false;
-    mask->tensor->selects = true;
-    for (int i = 0; i < masked->count; i++) {
-        MaskedReduction *reduction = masked->items[i];
-        if (reduction->mask->kind == EXPR_READ && reduction->mask->tensor == factor->tensor)
-            reduction->mask = mask;
+/* The new mask selects instead of those that are a part of it, and of weights: sum[n in w] e. */
+static void replace_masks(const InlineMasks *search, Expr *mask) {
+    const List *tensors = &search->routing->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        Tensor *tensor = tensors->items[i];
+        const bool weights = list_find(&search->weights, tensor) >= 0;
+        MaskedReduction *reduction =
+            weights || expr_reads(search->mask, tensor) ? reduction_by(search, tensor) : NULL;
+        if (!reduction) continue;
+        reduction->mask = mask;
+        mask->tensor->selects = true;
+        if (weights) tensor->selects = false;
     }
 }
 
@@ -146,10 +171,10 @@ static void name_masks(const Routing *routing, const ProgramPoint *point) {
     InlineMasks search = {.routing = routing, .point = point};
     Expr *rest = without_conditions(&search, statement->value);
     const bool implied = !search.mask;
-    if (implied) add_implied(&search, rest);
+    add_implied(&search, rest, !implied);
     if (!search.unnamed) return;
     Expr *mask = name_mask(&search);
-    if (implied) replace_weights(routing, rest, mask);
+    replace_masks(&search, mask);
     mask->tensor->implied = implied && mask != search.mask;
     statement->value = search.guards
                            ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
