@@ -10,46 +10,22 @@
  */
 #include "transform/route/route.h"
 
-#include "analysis/past.h"
-
-enum { MAX_FOLLOWED = 6 }; /* equations on the way to a condition */
-
-/* Powers of smaller numbers are 0 in double precision. */
-#define LEAST_POWER (-800)
-
 typedef struct Implied {
     const Routing *routing;
     const Statement *region; /* the repeat around the expression */
-    bool anywhere;           /* the condition is not evaluated: any region */
     bool *of_data;           /* set for a condition that depends on more than positions */
     int depth;
 } Implied;
 
 static Expr *condition_of(const Implied *implied, Expr *expr);
 
-/* The condition as 0 or 1: the mask itself for m[s,n] > 0. */
-static Expr *truth_of(const Implied *implied, Expr *condition) {
-    Program *program = implied->routing->program;
-    if (implied->of_data) *implied->of_data |= expr_has_reads(condition);
-    if (condition->kind == EXPR_APPLY && (condition->op == OP_GT || condition->op == OP_NE) &&
-        expr_is_number(condition->args[1], 0) &&
-        is_zero_or_one(implied->routing, condition->args[0]))
-        return condition->args[0];
-    if (is_zero_or_one(implied->routing, condition)) return condition;
-    return expr_apply(program, OP_NE, condition, expr_number(program, 0), NULL);
-}
-
-static Expr *opposite(const Implied *implied, Expr *condition) {
-    Program *program = implied->routing->program;
-    condition = truth_of(implied, condition);
-    if (condition->kind == EXPR_APPLY && condition->op == OP_SUB &&
-        expr_is_number(condition->args[0], 1))
-        return condition->args[1];
-    return expr_apply(program, OP_SUB, expr_number(program, 1), condition, NULL);
+static Expr *noted(const Implied *implied, Expr *condition) {
+    *implied->of_data |= expr_has_reads(condition);
+    return condition;
 }
 
 /* Both conditions hold, or the one that is known. */
-static Expr *both(const Implied *implied, Expr *a, Expr *b) {
+static Expr *conjunction(const Implied *implied, Expr *a, Expr *b) {
     if (!a || !b) return a ? a : b;
     return expr_equal(a, b) ? a : expr_apply(implied->routing->program, OP_MUL, a, b, NULL);
 }
@@ -60,7 +36,7 @@ typedef struct Changes {
     bool found;
 } Changes;
 
-static void find_change(Expr *expr, void *data) {
+static void find_changed_operand(Expr *expr, void *data) {
     Changes *changes = data;
     if (expr->kind == EXPR_READ)
         changes->found |= def_use_changes(changes->def_use, expr, changes->position);
@@ -69,13 +45,13 @@ static void find_change(Expr *expr, void *data) {
 /* The value by its equation, if it is still the same; or NULL. */
 static Expr *followed(const Implied *implied, const Expr *read) {
     const DefUse *def_use = implied->routing->def_use;
-    if (read->kind != EXPR_READ || implied->depth >= MAX_FOLLOWED) return NULL;
+    if (read->kind != EXPR_READ || implied->depth >= MAX_MASK_DEPTH) return NULL;
     Expr *value = value_of_read(implied->routing, read);
-    if (!value || implied->anywhere) return value;
+    if (!value) return NULL;
     const TensorAccess *write = def_use->writes[read->tensor->id].items[0];
     const ProgramPoint *point = &def_use->points[write->position];
     Changes changes = {def_use, write->position, point->repeat && point->repeat != implied->region};
-    expr_walk(point->statement->value, find_change, &changes);
+    expr_walk(point->statement->value, find_changed_operand, &changes);
     return changes.found ? NULL : value;
 }
 
@@ -86,51 +62,6 @@ static Implied deeper(const Implied *implied) {
 }
 
 /* ---- powers ---- */
-
-/* The condition of (1 - c) * -1e9 or (c - 1) * 1e9, or NULL. */
-static Expr *penalty_condition(const Implied *implied, Expr *factor, Expr *number) {
-    if (number->kind != EXPR_NUMBER || factor->kind != EXPR_APPLY) return NULL;
-    Expr *const *args = factor->args;
-    if (number->number <= LEFT_OUT && is_zero_or_one(implied->routing, factor))
-        return opposite(implied, factor);
-    const bool reversed = factor->op == OP_SUB && expr_is_number(args[1], 1);
-    return reversed && -number->number <= LEFT_OUT && is_zero_or_one(implied->routing, args[0])
-               ? args[0]
-               : NULL;
-}
-
-static bool is_left_out(const Expr *expr) {
-    return expr->kind == EXPR_NUMBER && expr->number <= LEFT_OUT;
-}
-
-/* A condition outside of which the value is a large negative number, or NULL. */
-static Expr *left_out(const Implied *implied, Expr *expr) {
-    Expr *const *args = expr->args, *found;
-    if (expr->kind == EXPR_READ) {
-        Expr *value = followed(implied, expr);
-        const Implied next = deeper(implied);
-        return value ? left_out(&next, value) : NULL;
-    }
-    if (expr->kind != EXPR_APPLY) return NULL;
-    switch (expr->op) {
-    case OP_WHERE:
-        if (is_left_out(args[2])) return truth_of(implied, args[0]);
-        return is_left_out(args[1]) ? opposite(implied, args[0]) : NULL;
-    case OP_ADD:
-        found = left_out(implied, args[0]);
-        return found ? found : left_out(implied, args[1]);
-    case OP_MUL:
-        found = penalty_condition(implied, args[0], args[1]);
-        if (found) return found;
-        found = penalty_condition(implied, args[1], args[0]);
-        return found ? found : left_out(implied, args[0]);
-    case OP_SUB:
-    case OP_DIV:
-        return left_out(implied, args[0]);
-    default:
-        return NULL;
-    }
-}
 
 /* True if the mask alone decides that the expression is 0. */
 static bool vanishes_with(const Implied *implied, Expr *expr, const Expr *mask) {
@@ -145,15 +76,9 @@ static bool vanishes_with(const Implied *implied, Expr *expr, const Expr *mask) 
 
 static Expr *condition_of_power(const Implied *implied, Expr *expr) {
     Program *program = implied->routing->program;
-    Expr *mask = left_out(implied, expr->args[0]);
-    if (!mask || vanishes_with(implied, expr, mask)) return mask;
+    Expr *mask = left_out(implied->routing, expr->args[0], 0);
+    if (!mask || vanishes_with(implied, expr, noted(implied, mask))) return mask;
     return expr_apply(program, OP_GT, expr->args[0], expr_number(program, LEAST_POWER), NULL);
-}
-
-Expr *condition_of_number(const Routing *routing, Expr *expr, const Expr *limit) {
-    const Implied implied = {.routing = routing, .anywhere = true};
-    return limit->kind == EXPR_NUMBER && limit->number <= LEAST_POWER ? left_out(&implied, expr)
-                                                                      : NULL;
 }
 
 /* ---- other values ---- */
@@ -164,18 +89,19 @@ static Expr *condition_of_limit(const Implied *implied, const Expr *expr) {
     const int number = expr_is_number(expr->args[0], 0) ? 0 : 1;
     Expr *value = expr->args[1 - number];
     if (!expr_is_number(expr->args[number], 0)) return NULL;
-    *implied->of_data |= expr_has_reads(value);
     Expr *side = expr_apply(program, expr->op == OP_MAX ? OP_GE : OP_LE, value,
                             expr_number(program, 0), NULL);
-    return both(implied, side, condition_of(implied, value));
+    return conjunction(implied, noted(implied, side), condition_of(implied, value));
 }
 
 static Expr *condition_of_where(const Implied *implied, const Expr *expr) {
     Expr *const *args = expr->args;
     if (expr_is_number(args[2], 0))
-        return both(implied, truth_of(implied, args[0]), condition_of(implied, args[1]));
+        return conjunction(implied, noted(implied, as_truth(implied->routing, args[0])),
+                           condition_of(implied, args[1]));
     if (expr_is_number(args[1], 0))
-        return both(implied, opposite(implied, args[0]), condition_of(implied, args[2]));
+        return conjunction(implied, noted(implied, opposite(implied->routing, args[0])),
+                           condition_of(implied, args[2]));
     return NULL;
 }
 
@@ -204,7 +130,7 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
     if (op_is_random(expr->op)) return NULL;
     switch (expr->op) {
     case OP_MUL:
-        return both(implied, condition_of(implied, args[0]), condition_of(implied, args[1]));
+        return conjunction(implied, condition_of(implied, args[0]), condition_of(implied, args[1]));
     case OP_WHERE:
         return condition_of_where(implied, expr);
     case OP_EXP:
@@ -217,8 +143,8 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
         return found ? found : condition_of_any(implied, expr);
     case OP_SUB:
         if (is_zero_or_one(implied->routing, args[0]) && is_zero_or_one(implied->routing, args[1]))
-            return expr_apply(implied->routing->program, OP_NE, truth_of(implied, args[0]),
-                              truth_of(implied, args[1]), NULL);
+            return expr_apply(implied->routing->program, OP_NE, noted(implied, args[0]),
+                              noted(implied, args[1]), NULL);
         return condition_of_any(implied, expr);
     default:
         return op_table[expr->op].zero == ZERO_FIRST ? condition_of(implied, args[0])
@@ -228,23 +154,19 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
 
 static Expr *condition_of(const Implied *implied, Expr *expr) {
     if (expr->kind != EXPR_READ && expr->kind != EXPR_APPLY) return NULL;
-    if (is_zero_or_one(implied->routing, expr)) return truth_of(implied, expr);
+    if (is_zero_or_one(implied->routing, expr))
+        return noted(implied, as_truth(implied->routing, expr));
     if (expr->kind == EXPR_APPLY) return condition_of_apply(implied, expr);
     Expr *value = followed(implied, expr);
     const Implied next = deeper(implied);
     return value ? condition_of(&next, value) : NULL;
 }
 
-static void find_random(Expr *expr, void *data) {
-    *(bool *)data |= expr->kind == EXPR_APPLY && op_is_random(expr->op);
-}
-
 /* implied_condition: see the head of this file; NULL if there is none. region: the repeat around
  * the expression. */
 Expr *implied_condition(const Routing *routing, const Statement *region, Expr *expr) {
-    bool random = false, of_data = false;
+    bool of_data = false;
     const Implied implied = {.routing = routing, .region = region, .of_data = &of_data};
     Expr *condition = condition_of(&implied, expr);
-    if (condition) expr_walk(condition, find_random, &random);
-    return random || !of_data ? NULL : condition;
+    return condition && of_data && !has_random_value(condition) ? condition : NULL;
 }

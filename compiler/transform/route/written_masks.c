@@ -42,8 +42,8 @@ static void find_vector(Expr *expr, void *data) {
     }
     if (shared != search->count || own <= shared) return;
     const WrittenMask *under = search->under;
-    search->found |= !under || !has_effect(under->routing, under->point->statement->value, expr,
-                                           search->tuple, under->point->repeat);
+    search->found |= !under || !depends_on_read(under->routing, under->point->statement->value,
+                                                expr, search->tuple, under->point->repeat);
 }
 
 /* True if the statement reduces over one of the indices that is not of the data. */
@@ -78,7 +78,7 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
 }
 
 /* True for 0 and 1, and for weights with a stated share that imply no condition. */
-static bool is_mask(const WrittenMask *written, const Statement *maker, Expr *read) {
+static bool is_mask_read(const WrittenMask *written, const Statement *maker, Expr *read) {
     const Routing *routing = written->routing;
     return mask_count(routing, maker, 0).truth ||
            (read->tensor->share > 0 && !implied_condition(routing, written->point->repeat, read));
@@ -92,7 +92,7 @@ static void find_written_mask(Expr *expr, void *data) {
         expr->tensor->type != TYPE_REAL)
         return;
     Statement *maker = mask_maker(routing, expr->tensor);
-    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask(written, maker, expr)) return;
+    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask_read(written, maker, expr)) return;
     start_mask(routing, maker, NULL);
     Tuple tuple = {{NULL}};
     Index *indices[MAX_RANK];
