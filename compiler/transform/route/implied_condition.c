@@ -142,7 +142,8 @@ static Expr *condition_of_apply(const Implied *implied, Expr *expr) {
         found = condition_of_limit(implied, expr);
         return found ? found : condition_of_any(implied, expr);
     case OP_SUB:
-        if (is_zero_or_one(implied->routing, args[0]) && is_zero_or_one(implied->routing, args[1]))
+        if (args[0]->kind != EXPR_NUMBER && is_zero_or_one(implied->routing, args[0]) &&
+            is_zero_or_one(implied->routing, args[1]))
             return expr_apply(implied->routing->program, OP_NE, noted(implied, args[0]),
                               noted(implied, args[1]), NULL);
         return condition_of_any(implied, expr);

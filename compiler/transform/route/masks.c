@@ -134,15 +134,17 @@ static bool is_existing_row(const Expr *expr) {
 
 /* ---- masks of masks ---- */
 
-/* The element that a choice of the largest values ranks, or NULL. */
+/* The element that a choice of the largest values ranks, if it never changes; or NULL. */
 static Expr *ranked(const Routing *routing, const Statement *top, const Expr *mark) {
     const Expr *output = mask_target(top);
+    Expr *operand = top->inputs.items[0];
     Index *from[MAX_RANK];
+    if (routing->def_use->writes[operand->tensor->id].count > 1) return NULL;
     for (int i = 0; i < output->count; i++) {
         if (output->args[i]->kind != EXPR_INDEX) return NULL;
         from[i] = output->args[i]->index;
     }
-    return expr_substitute(routing->program, top->inputs.items[0], from, mark->args, mark->count);
+    return expr_substitute(routing->program, operand, from, mark->args, mark->count);
 }
 
 /* True if `few` chooses a part of the entries that `many` chooses: the first ones. */
