@@ -191,8 +191,8 @@ typedef struct Tensor {
                         the value before it */
     bool part;    /* part of an equation: no name in the source refers to it */
     bool integer; /* temporaries: the equation has integer values (see integers.c) */
-    bool selects; /* the mask of a reduction over selected entries */
-    double share; /* masks: the stated share of entries that are not zero; 0: none */
+    bool selects, implied;       /* the mask of a reduction; one that changes no value */
+    double share;                /* masks: the stated share of entries that are not zero; 0: none */
     const char *dense;           /* masks: why all entries are computed, or NULL (set by route) */
     Span span;                   /* where it is defined */
     Placement placed[MESH_AXES]; /* in the local program of a mesh */

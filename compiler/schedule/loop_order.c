@@ -66,6 +66,26 @@ static int contiguity(const Statement *statement, Index *index) {
     return contiguous.count;
 }
 
+typedef struct GatheredRows {
+    Index *along, *across;
+    bool found;
+} GatheredRows;
+
+static void find_gathered_row(Expr *expr, void *data) {
+    GatheredRows *rows = data;
+    long along, across;
+    if (expr->kind != EXPR_READ || !expr_uses_index(expr, rows->across)) return;
+    rows->found |= strides_of(expr, &rows->along, 1, &along) && along == 1 &&
+                   !strides_of(expr, &rows->across, 1, &across);
+}
+
+/* True if the value reads rows along memory that a table lists: x[at[b,s,n],d]. */
+static bool gathers_rows(const Statement *statement, Index *along, Index *across) {
+    GatheredRows rows = {along, across, false};
+    expr_walk(statement->value, find_gathered_row, &rows);
+    return rows.found;
+}
+
 static bool is_plain_target(const Statement *statement, const Index *index) {
     MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->target->count; i++) {
@@ -144,7 +164,8 @@ static bool wants_column(const Statement *statement, const LoopSplit *split) {
         long stride;
         return !strides_of(statement->target, &kept, 1, &stride) || stride == 1;
     }
-    return contiguity(statement, kept) > contiguity(statement, summed);
+    return contiguity(statement, kept) > contiguity(statement, summed) ||
+           gathers_rows(statement, kept, summed);
 }
 
 static long block_of_members(const Statement *statement, long size) {

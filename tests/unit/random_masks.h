@@ -20,7 +20,7 @@ enum {
     MASK_ACAUSAL = 1, /* reads later positions, or random numbers */
     MASK_TWO = 2,     /* needs two axes of entries */
     MASK_ONE = 4,     /* needs one */
-    MASK_WEIGHTS = 8, /* other values than 0 and 1: a mask with `in` only */
+    MASK_WEIGHTS = 8, /* other values than 0 and 1; a use: allows them */
     MASK_DENSE = 16   /* all entries are computed, or usually */
 };
 
@@ -71,6 +71,31 @@ static const MaskForm mask_leaves[] = {
     {"token", "  ![@] = t#[s] > 0\n", 0},
     {"relu", "  ![@] = max(p#[@] - 0.2, 0)\n", MASK_WEIGHTS},
     {"gates", "  ![@] = relu(z#[@])\n", MASK_WEIGHTS},
+    {"product of gates", "  ![@] = relu(z#[@]) * max(0.4 - p#[@], 0)\n", MASK_WEIGHTS},
+    {"gates of a mask", "  some![@] = p#[@] > 0.3\n  ![@] = some![@] * sigmoid(z#[@])\n",
+     MASK_WEIGHTS},
+    {"gates without a top",
+     "  out![@] = top_k[n#](p#[@], 1)\n  ![@] = where(out![@] > 0, 0, sigmoid(z#[@]))\n",
+     MASK_WEIGHTS},
+    {"gates of a condition", "  ![@] = where(z#[@] > 0.1, z#[@], 0) / (1 + abs(t#[s]))\n",
+     MASK_WEIGHTS},
+    {"gates of either", "  ![@] = min(relu(z#[@]), 1) + relu(p#[@] - 0.4)\n", MASK_WEIGHTS},
+    {"softmax of a condition", "  ![@] = softmax[n#](where(z#[@] > 0.1, z#[@], -1e30))\n",
+     MASK_WEIGHTS},
+    {"softmax with penalties",
+     "  some![@] = z#[@] >= (mean[n#] z#[@])\n"
+     "  ![@] = softmax[n#](z#[@] + (1 - some![@]) * -1e9)\n",
+     MASK_WEIGHTS},
+    {"powers of a condition",
+     "  left![@] = where(p#[@] > 0.3, z#[@], -1e30)\n  all![$] = logsumexp[n#] left![@]\n"
+     "  ![@] = exp(left![@] - all![$])\n",
+     MASK_WEIGHTS},
+    {"sigmoid of a condition", "  ![@] = sigmoid(where(z#[@] > 0.1, z#[@], -1e30))\n",
+     MASK_WEIGHTS},
+    {"rest of a top",
+     "  first![@] = top_k[n#](p#[@], 1)\n  more![@] = top_k[n#](p#[@], 2)\n"
+     "  ![@] = more![@] - first![@]\n",
+     0},
 };
 
 static const MaskForm mask_compounds[] = {
@@ -136,9 +161,15 @@ static const MaskForm mask_uses[] = {
     {"in", "(sum[n# in M] p#[@] * E)", MASK_WEIGHTS},
     {"in, alone", "(sum[n# in M] E)", MASK_WEIGHTS},
     {"mean in", "(mean[n# in M] p#[@] * E)", MASK_WEIGHTS},
-    {"max in", "(max[n# in M] E)", MASK_WEIGHTS | MASK_DENSE},
-    {"min in", "(min[n# in M] p#[@] * E)", MASK_WEIGHTS | MASK_DENSE},
+    {"max in", "(max[n# in M] E)", MASK_WEIGHTS},
+    {"min in", "(min[n# in M] p#[@] * E)", MASK_WEIGHTS},
     {"in, with a mask", "(sum[n# in M] B * E)", MASK_WEIGHTS},
+    {"weights", "(sum[n#] M * E)", MASK_WEIGHTS},
+    {"weights and scores", "(sum[n#] p#[@] * E * M)", MASK_WEIGHTS},
+    {"normalized weights", "(sum[n#] M * E) / (1.5 + (sum[n#] abs(M)))", MASK_WEIGHTS},
+    {"max of the selected", "(max[n#] where(M > 0, E, -2))", MASK_WEIGHTS},
+    {"min of a condition", "(min[n#] where(z#[@] > 0.1, M * E, 1))", MASK_WEIGHTS},
+    {"sum of the selected and others", "(sum[n#] where(M > 0, E, 0.1))", MASK_WEIGHTS},
     {"in, normalized", "(sum[n# in M] p#[@] * E) / (1.5 + (sum[n# in M] abs(p#[@])))", 0},
     {"logsumexp in", "(logsumexp[n# in M] E)", 0},
     {"softmax of the selected", "(sum[n# in M] softmax[n#](where(M > 0, z#[@], -50)) * E)", 0},
@@ -165,7 +196,7 @@ static const MaskForm mask_uses[] = {
     {"two conditions", "(sum[n#] where(z#[@] > 0 and M > 0, p#[@], 0) * (p#[@] < 0.6) * E)", 0},
     {"conditions of other axes", "(sum[h#, n#] M * (z#[s, 0, n#] > 0) * E)", MASK_TWO},
     {"two masks", "(sum[n#] M * E) + 0.5 * (sum[n#] B * p#[@] * E)", 0},
-    {"difference of masks", "(sum[n#] (M - B) * E)", MASK_DENSE},
+    {"difference of masks", "(sum[n#] (M - B) * E)", 0},
     {"smaller weight", "(sum[n#] min(M, p#[@]) * E)", MASK_DENSE},
     {"cosine", "(sum[n#] cos(M) * E)", MASK_DENSE},
     {"shifted mask", "(sum[n#] (M - 0.5) * E)", MASK_DENSE},
@@ -310,7 +341,8 @@ static void add_block_of_masks(Spec *spec, int number) {
                   ? 0
                   : pick_form(&block, mask_compounds, MASK_COMPOUNDS, weights ? 0 : MASK_WEIGHTS);
     form[3] = pick_form(&block, mask_values, MASK_VALUES, 0);
-    form[4] = weights ? (int)between(random, 0, 5) : pick_form(&block, mask_uses, MASK_USES, 0);
+    do form[4] = pick_form(&block, mask_uses, MASK_USES, 0);
+    while (weights && !(mask_uses[form[4]].flags & MASK_WEIGHTS));
     const char *side = mask_compounds[form[2]].text, *use = mask_uses[form[4]].text;
     if (!strchr(side, 'B') && !strchr(use, 'B')) form[1] = -1;
     add(spec, "  # %d:", number);

@@ -12,17 +12,19 @@
 
 typedef struct InlineMasks {
     const Routing *routing;
-    const Statement *statement;
+    const ProgramPoint *point;
     Expr *mask;              /* product of the conditions, or NULL */
     Index *loops[MAX_LOOPS]; /* of the mask */
     int count;
-    bool unnamed; /* a condition has no equation */
+    double share; /* that a factor states, for the only condition; 0: none */
+    List weights; /* Tensor *: factors that imply conditions of the mask */
+    bool unnamed; /* no equation makes the mask */
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
 /* The loops of the statement that the condition uses; 0: it is no mask of data. */
 static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
-    const Statement *statement = search->statement;
+    const Statement *statement = search->point->statement;
     int count = 0;
     if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return 0;
     for (int i = 0; i < statement->loop_count; i++)
@@ -38,6 +40,12 @@ static bool has_equation(const InlineMasks *search, const Expr *condition) {
            expr_is_number(condition->args[1], 0) && is_zero_or_one(search->routing, mask);
 }
 
+static bool has_condition(const Expr *mask, const Expr *condition) {
+    return expr_equal(mask, condition) ||
+           (mask->kind == EXPR_APPLY && mask->op == OP_MUL &&
+            (has_condition(mask->args[0], condition) || has_condition(mask->args[1], condition)));
+}
+
 /* Multiplies the mask by the condition, if it has the loops of the others. */
 static bool add_condition(InlineMasks *search, Expr *condition) {
     Index *loops[MAX_LOOPS];
@@ -48,7 +56,8 @@ static bool add_condition(InlineMasks *search, Expr *condition) {
         search->loops[i] = loops[i];
     }
     search->count = count;
-    search->unnamed |= !has_equation(search, condition);
+    if (search->mask && has_condition(search->mask, condition)) return true;
+    search->unnamed |= search->mask || !has_equation(search, condition);
     search->mask = search->mask
                        ? expr_apply(search->routing->program, OP_MUL, search->mask, condition, NULL)
                        : condition;
@@ -76,19 +85,97 @@ static Expr *without_conditions(InlineMasks *search, Expr *factor) {
     return add_condition(search, factor) ? expr_number(program, 1) : factor;
 }
 
-static void name_masks(const Routing *routing, Block *block, Statement *statement) {
-    Program *program = routing->program;
-    InlineMasks search = {.routing = routing, .statement = statement};
-    Expr *rest = without_conditions(&search, statement->value);
-    if (!search.unnamed) return;
+/* A mask that routing finds without a factor: a choice, or the mask of a reduction. */
+static bool is_found(const Routing *routing, const Expr *condition) {
+    if (condition->kind != EXPR_READ) return false;
+    const Statement *maker = mask_maker(routing, condition->tensor);
+    return condition->tensor->selects || (maker && statement_selects(maker));
+}
+
+/* sum[n in mask] e, if the statement is a part of it; or NULL. */
+static MaskedReduction *reduction_by(const InlineMasks *search, const Tensor *mask) {
+    const List *masked = &search->routing->program->masked;
+    const Span span = search->point->statement->span;
+    for (int i = 0; i < masked->count; i++) {
+        MaskedReduction *reduction = masked->items[i];
+        if (reduction->mask->kind == EXPR_READ && reduction->mask->tensor == mask &&
+            reduction->span.source == span.source && reduction->span.start >= span.start &&
+            reduction->span.end <= span.end)
+            return reduction;
+    }
+    return NULL;
+}
+
+/* Adds the conditions outside of which the factors are 0; with others, those of weights that
+ * select. */
+static void add_implied(InlineMasks *search, Expr *factor, bool others) {
+    if (factor->kind == EXPR_APPLY && factor->op == OP_MUL) {
+        add_implied(search, factor->args[0], others);
+        add_implied(search, factor->args[1], others);
+        return;
+    }
+    const bool reads = factor->kind == EXPR_READ;
+    if (others && !(reads && reduction_by(search, factor->tensor))) return;
+    Expr *condition = implied_condition(search->routing, search->point->repeat, factor);
+    if (!condition || !add_condition(search, condition)) return;
+    search->unnamed |= !is_found(search->routing, condition);
+    search->share = reads && search->mask == condition ? factor->tensor->share : 0;
+    if (reads) list_push(search->routing->program->arena, &search->weights, factor->tensor);
+}
+
+/* The new mask selects instead of those that are a part of it, and of weights: sum[n in w] e. */
+static void replace_masks(const InlineMasks *search, Expr *mask) {
+    const List *tensors = &search->routing->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        Tensor *tensor = tensors->items[i];
+        const bool weights = list_find(&search->weights, tensor) >= 0;
+        MaskedReduction *reduction =
+            weights || expr_reads(search->mask, tensor) ? reduction_by(search, tensor) : NULL;
+        if (!reduction) continue;
+        reduction->mask = mask;
+        mask->tensor->selects = true;
+        if (weights) tensor->selects = false;
+    }
+}
+
+static Expr *name_mask(const InlineMasks *search) {
+    Program *program = search->routing->program;
+    const Statement *statement = search->point->statement;
+    List *statements = &search->point->block->statements;
     Block made = {{NULL, 0, 0}};
+    if (search->mask->kind == EXPR_READ) return search->mask;
     const char *name = arena_format(program->arena, "%s_on", statement->target->tensor->name);
-    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, search.loops, search.count,
+    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, search->loops, search->count,
                                  statement->span);
-    Expr *mask = expr_read_indices(program, tensor, search.loops);
-    statement_assign(program, &made, mask, search.mask, statement->span)->asked = statement->asked;
-    list_insert(program->arena, &block->statements, list_find(&block->statements, statement),
-                &made.statements);
+    Expr *mask = expr_read_indices(program, tensor, search->loops);
+    tensor->share = search->share;
+    statement_assign(program, &made, mask, search->mask, statement->span)->asked = statement->asked;
+    list_insert(program->arena, statements, list_find(statements, statement), &made.statements);
+    return mask;
+}
+
+/* The same in max[n] where(condition, e, -9). */
+static void name_guard(const Routing *routing, const ProgramPoint *point) {
+    InlineMasks search = {.routing = routing, .point = point};
+    const Expr *value = point->statement->value;
+    if (value->kind != EXPR_APPLY || value->op != OP_WHERE || value->args[2]->kind != EXPR_NUMBER ||
+        !add_condition(&search, value->args[0]) || !search.unnamed)
+        return;
+    point->statement->value =
+        expr_apply(routing->program, OP_WHERE, name_mask(&search), value->args[1], value->args[2]);
+}
+
+static void name_masks(const Routing *routing, const ProgramPoint *point) {
+    Program *program = routing->program;
+    Statement *statement = point->statement;
+    InlineMasks search = {.routing = routing, .point = point};
+    Expr *rest = without_conditions(&search, statement->value);
+    const bool implied = !search.mask;
+    add_implied(&search, rest, !implied);
+    if (!search.unnamed) return;
+    Expr *mask = name_mask(&search);
+    replace_masks(&search, mask);
+    mask->tensor->implied = implied && mask != search.mask;
     statement->value = search.guards
                            ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
                            : expr_apply(program, OP_MUL, mask, rest, NULL);
@@ -98,8 +185,11 @@ void inline_masks(Routing *routing) {
     const DefUse *def_use = routing->def_use;
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind == STATEMENT_LOOP && point->statement->reduction == REDUCE_SUM)
-            name_masks(routing, point->block, point->statement);
+        if (point->statement->kind != STATEMENT_LOOP) continue;
+        if (point->statement->reduction == REDUCE_SUM)
+            name_masks(routing, point);
+        else if (point->statement->reduction != REDUCE_NONE)
+            name_guard(routing, point);
     }
     routing->def_use = def_use_new(routing->program);
 }

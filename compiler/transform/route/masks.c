@@ -11,8 +11,6 @@
 
 #include "base/must.h"
 
-enum { MAX_DEPTH = 8 }; /* of masks made of masks */
-
 /* A subscript that is different for all values of its indices: i, i + 3, i % 8 with at most 8
  * values, i * 4 + j with 4 values of j. Adds its indices. */
 static bool is_one_to_one(const Expr *sub, Index **along, int *count) {
@@ -59,7 +57,7 @@ static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 static MaskCount count_in_read(const Routing *routing, const Expr *read, int depth) {
     MaskCount made = {.share = 1}, own;
     const Statement *maker = mask_maker(routing, read->tensor);
-    if (!maker || depth > MAX_DEPTH) return made;
+    if (!maker || depth > MAX_MASK_DEPTH) return made;
     own = mask_count(routing, maker, depth + 1);
     const MaskCount unlimited = {.share = own.share, .truth = own.truth, .assumed = own.assumed};
     made = unlimited;
@@ -134,6 +132,96 @@ static bool is_existing_row(const Expr *expr) {
            expr->args[0]->index->axis->kind == AXIS_ROWS;
 }
 
+/* ---- masks of masks ---- */
+
+/* The element that a choice of the largest values ranks, if it never changes; or NULL. */
+static Expr *ranked(const Routing *routing, const Statement *top, const Expr *mark) {
+    const Expr *output = mask_target(top);
+    Expr *operand = top->inputs.items[0];
+    Index *from[MAX_RANK];
+    if (routing->def_use->writes[operand->tensor->id].count > 1) return NULL;
+    for (int i = 0; i < output->count; i++) {
+        if (output->args[i]->kind != EXPR_INDEX) return NULL;
+        from[i] = output->args[i]->index;
+    }
+    return expr_substitute(routing->program, operand, from, mark->args, mark->count);
+}
+
+/* True if `few` chooses a part of the entries that `many` chooses: the first ones. */
+static bool is_prefix_choice(const Routing *routing, const Expr *few, const Expr *many) {
+    const Statement *first = mask_maker(routing, few->tensor),
+                    *all = mask_maker(routing, many->tensor);
+    if (!first || !all || !statement_selects(first) || !statement_selects(all)) return false;
+    const Expr *a = ranked(routing, first, few), *b = ranked(routing, all, many);
+    return a && b && first->top.k <= all->top.k && first->top.dimension == all->top.dimension &&
+           expr_equal(a, b);
+}
+
+/* True if the mask `many` is not zero wherever `few` is not zero. */
+static bool is_submask(const Routing *routing, const Expr *few, const Expr *many, int depth) {
+    if (expr_equal(few, many)) return true;
+    if (many->kind == EXPR_NUMBER) return many->number != 0;
+    if (depth > MAX_MASK_DEPTH) return false;
+    if (few->kind == EXPR_APPLY) {
+        const bool product = few->op == OP_MUL || few->op == OP_AND,
+                   guarded = few->op == OP_WHERE && expr_is_number(few->args[2], 0);
+        return (product || guarded) && (is_submask(routing, few->args[0], many, depth + 1) ||
+                                        is_submask(routing, few->args[1], many, depth + 1));
+    }
+    if (few->kind != EXPR_READ) return false;
+    if (many->kind == EXPR_READ && is_prefix_choice(routing, few, many)) return true;
+    const Expr *value = value_of_read(routing, few);
+    return value && is_submask(routing, value, many, depth + 1);
+}
+
+static bool same_limit(const MaskCount *a, const MaskCount *b) {
+    bool same = a->along_count && a->along_count == b->along_count;
+    for (int i = 0; same && i < a->along_count; i++) same = a->along[i] == b->along[i];
+    return same;
+}
+
+/* a - b or a != b: entries of one mask that the other lacks. */
+static MaskCount count_difference(const Routing *routing, const Expr *expr, const MaskCount *a,
+                                  const MaskCount *b) {
+    MaskCount made = *a;
+    made.assumed |= b->assumed;
+    made.least = 0;
+    if (is_submask(routing, expr->args[1], expr->args[0], 0)) {
+        made.share = a->share - b->share;
+        if (!same_limit(a, b)) return made;
+        made.most -= b->least;
+        made.least = a->least > b->most ? a->least - b->most : 0;
+        return made;
+    }
+    made.truth = expr->op == OP_NE;
+    made.share = a->share + b->share - 2 * a->share * b->share;
+    made.most += b->most;
+    if (!same_limit(a, b)) made.along_count = 0;
+    return made;
+}
+
+/* where(c, 0, e) */
+static MaskCount count_outside(const Routing *routing, Expr *expr, const MaskCount *condition,
+                               int depth) {
+    MaskCount made = count_in(routing, expr->args[2], depth);
+    made.share *= 1 - condition->share;
+    made.assumed |= condition->assumed;
+    made.least = 0;
+    return made;
+}
+
+/* The powers of values that are not far below zero: those that a condition does not leave out. */
+static MaskCount count_powers(const Routing *routing, Expr *expr, const MaskCount *made,
+                              int depth) {
+    const Expr *limit = expr->args[1];
+    Expr *condition = limit->kind == EXPR_NUMBER && limit->number <= LEAST_POWER
+                          ? left_out(routing, expr->args[0], 0)
+                          : NULL;
+    if (!condition) return *made;
+    const MaskCount count = count_in(routing, condition, depth);
+    return (MaskCount){.share = count.share, .truth = true, .assumed = count.assumed};
+}
+
 static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
     if (is_existing_row(expr)) return (MaskCount){.share = 1, .truth = true};
     bool truth = op_table[expr->op].kind == OP_KIND_TRUTH;
@@ -151,6 +239,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         a.truth = made.truth || (a.truth && b.truth);
         return a;
     case OP_WHERE:
+        if (expr_is_number(expr->args[1], 0)) return count_outside(routing, expr, &a, depth);
         if (!expr_is_number(expr->args[2], 0)) return made;
         take_limit(&a, &b);
         a.least = 0;
@@ -163,19 +252,21 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
             count_equal(expr->args[1], expr->args[0], &made);
         return made;
     case OP_NE:
-        if (!expr_is_number(expr->args[1], 0)) return made;
-        a.truth = true;
-        return a;
+        if (expr_is_number(expr->args[1], 0)) {
+            a.truth = true;
+            return a;
+        }
+        return a.truth && b.truth ? count_difference(routing, expr, &a, &b) : made;
     case OP_GT:
-        return a.truth && expr_is_number(expr->args[1], 0) ? a : made;
+        if (a.truth && expr_is_number(expr->args[1], 0)) return a;
+        return count_powers(routing, expr, &made, depth);
     case OP_OR:
         made.share = a.share + b.share - a.share * b.share;
         made.assumed = a.assumed || b.assumed;
         return made;
     case OP_SUB:
-        if (!expr_is_number(expr->args[0], 1) || !b.truth) return made;
-        made = (MaskCount){.share = 1 - b.share, .truth = true, .assumed = b.assumed};
-        return made;
+        if (!a.truth || !b.truth) return made;
+        return count_difference(routing, expr, &a, &b);
     case OP_NOT:
         made.share = 1 - a.share;
         made.assumed = a.assumed;
@@ -244,4 +335,81 @@ Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
 
 Expr *mask_target(const Statement *maker) {
     return maker->kind == STATEMENT_CALL ? maker->outputs.items[0] : maker->target;
+}
+
+Expr *value_of_read(const Routing *routing, const Expr *read) {
+    const Statement *maker = mask_maker(routing, read->tensor);
+    if (!maker || maker->kind != STATEMENT_LOOP || maker->reduction != REDUCE_NONE) return NULL;
+    Index *from[MAX_RANK];
+    for (int i = 0; i < read->count; i++) from[i] = maker->target->args[i]->index;
+    return expr_substitute(routing->program, maker->value, from, read->args, read->count);
+}
+
+static void note_random_value(Expr *expr, void *data) {
+    if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
+}
+
+bool has_random_value(Expr *expr) {
+    bool random = false;
+    expr_walk(expr, note_random_value, &random);
+    return random;
+}
+
+/* ---- the current mask ---- */
+
+/* The number of rows: as many as the mask can have, and as expected. A loop over a single row would
+ * always run. */
+static void set_rows(Routing *routing, const MaskCount *count) {
+    const Expr *target = mask_target(routing->choice);
+    double most = 1, expected = count->share > 0 && count->share < 1 ? count->share : 1;
+    for (int i = 0; i < routing->rank; i++) {
+        const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
+        const Index *index = target->args[routing->mask_dims[i]]->index;
+        bool limited = false;
+        for (int j = 0; j < count->along_count; j++) limited |= count->along[j] == index;
+        most *= limited ? 1 : (double)axis->size;
+        expected *= axis_expected(axis);
+        routing->counted |= axis->expected > 0;
+    }
+    double limit = 1;
+    for (int j = 0; j < count->along_count; j++) limit *= (double)count->along[j]->axis->size;
+    if (count->along_count) most *= (double)count->most < limit ? (double)count->most : limit;
+    if (routing->counted && most < 2) most = 2;
+    Axis *rows = routing->rows = arena_alloc(routing->program->arena, sizeof *rows);
+    *rows = (Axis){.name = arena_format(routing->program->arena, "%s_rows", routing->mask->name),
+                   .size = (long)most,
+                   .kind = AXIS_ROWS,
+                   .expected = routing->counted ? expected : 0,
+                   .span = routing->choice->span};
+}
+
+void start_mask(Routing *routing, Statement *choice, Statement *home) {
+    Program *program = routing->program;
+    const Expr *output = mask_target(choice);
+    *routing = (Routing){.program = program,
+                         .done = routing->done,
+                         .dense = routing->dense,
+                         .sites = routing->sites,
+                         .row_tensors = routing->row_tensors,
+                         .choice = choice,
+                         .home = home,
+                         .mask = output->tensor,
+                         .counted = choice->kind == STATEMENT_LOOP,
+                         .first_site = routing->sites.count};
+    for (int i = 0; i < output->count; i++) {
+        const Expr *sub = output->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat)
+            routing->stacked = true;
+        else
+            routing->mask_dims[routing->rank++] = i;
+    }
+    routing->def_use = def_use_new(program);
+    MaskCount count = mask_count(routing, choice, 0);
+    if (count.share >= 1 && choice->kind == STATEMENT_LOOP) {
+        count.assumed = true; /* nothing is known about its entries */
+        count.share = MASK_SHARE;
+    }
+    routing->truth = count.truth;
+    routing->assumed = count.assumed;
+    set_rows(routing, &count);
 }

@@ -179,3 +179,14 @@ bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
               const Statement *region) {
     return outside(&(OutsideSearch){routing, tuple, region, 0}, expr) == 0;
 }
+
+bool depends_on_read(const Routing *routing, const Expr *expr, const Expr *read, const Tuple *tuple,
+                     const Statement *region) {
+    if (expr == read) return true;
+    if (expr->kind == EXPR_APPLY &&
+        !isnan(outside(&(OutsideSearch){routing, tuple, region, 0}, expr)))
+        return false;
+    for (int i = 0; i < expr->count; i++)
+        if (depends_on_read(routing, expr->args[i], read, tuple, region)) return true;
+    return false;
+}

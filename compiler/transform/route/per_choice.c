@@ -65,20 +65,14 @@ static bool rows_are_fewer(const Routing *routing, const Tensor *tensor, const i
     return axis_expected(routing->rows) <= most * entries;
 }
 
-static void note_random_value(Expr *expr, void *data) {
-    if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
-}
-
 /* True for an equation without random values. */
 static bool can_have_copies(const Routing *routing, const Statement *statement) {
-    bool random = false;
     if (statement->kind != STATEMENT_LOOP || statement->once || statement_is_scatter(statement) ||
         statement->loop_count + routing->rank > MAX_LOOPS)
         return false;
     for (int i = 0; i < statement->target->count; i++)
         if (statement->target->args[i]->kind != EXPR_INDEX) return false;
-    expr_walk(statement->value, note_random_value, &random);
-    return !random;
+    return !has_random_value(statement->value);
 }
 
 /* True for a statement under the mask that reads or writes the value at the tuple. */

@@ -26,63 +26,6 @@
 #include "ir/call.h"
 #include "passes.h"
 
-/* The number of rows: as many as the mask can have, and as expected. A loop over a single row would
- * always run. */
-static void set_rows(Routing *routing, const MaskCount *count) {
-    const Expr *target = mask_target(routing->choice);
-    double most = 1, expected = count->share > 0 && count->share < 1 ? count->share : 1;
-    for (int i = 0; i < routing->rank; i++) {
-        const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
-        const Index *index = target->args[routing->mask_dims[i]]->index;
-        bool limited = false;
-        for (int j = 0; j < count->along_count; j++) limited |= count->along[j] == index;
-        most *= limited ? 1 : (double)axis->size;
-        expected *= axis_expected(axis);
-        routing->counted |= axis->expected > 0;
-    }
-    double limit = 1;
-    for (int j = 0; j < count->along_count; j++) limit *= (double)count->along[j]->axis->size;
-    if (count->along_count) most *= (double)count->most < limit ? (double)count->most : limit;
-    if (routing->counted && most < 2) most = 2;
-    Axis *rows = routing->rows = arena_alloc(routing->program->arena, sizeof *rows);
-    *rows = (Axis){.name = arena_format(routing->program->arena, "%s_rows", routing->mask->name),
-                   .size = (long)most,
-                   .kind = AXIS_ROWS,
-                   .expected = routing->counted ? expected : 0,
-                   .span = routing->choice->span};
-}
-
-void start_mask(Routing *routing, Statement *choice, Statement *home) {
-    Program *program = routing->program;
-    const Expr *output = mask_target(choice);
-    *routing = (Routing){.program = program,
-                         .done = routing->done,
-                         .dense = routing->dense,
-                         .sites = routing->sites,
-                         .row_tensors = routing->row_tensors,
-                         .choice = choice,
-                         .home = home,
-                         .mask = output->tensor,
-                         .counted = choice->kind == STATEMENT_LOOP,
-                         .first_site = routing->sites.count};
-    for (int i = 0; i < output->count; i++) {
-        const Expr *sub = output->args[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat)
-            routing->stacked = true;
-        else
-            routing->mask_dims[routing->rank++] = i;
-    }
-    routing->def_use = def_use_new(program);
-    MaskCount count = mask_count(routing, choice, 0);
-    if (count.share >= 1 && choice->kind == STATEMENT_LOOP) {
-        count.assumed = true; /* nothing is known about its entries */
-        count.share = MASK_SHARE;
-    }
-    routing->truth = count.truth;
-    routing->assumed = count.assumed;
-    set_rows(routing, &count);
-}
-
 static void find_packings(Routing *routing) {
     int tensors = routing->program->tensors.count;
     do {
@@ -104,6 +47,26 @@ static void reshape(Routing *routing) {
     }
 }
 
+static Expr *one_for_mask(Program *program, Expr *read, void *data) {
+    return read->tensor == data ? expr_number(program, 1) : NULL;
+}
+
+/* Notes why all entries are computed. A mask that changes no value is removed. */
+static void leave_dense(const Routing *routing, const char *why) {
+    Program *program = routing->program;
+    Block *block = routing->home ? &routing->home->body : &program->body;
+    Tensor *mask = routing->mask;
+    mask->dense = why;
+    if (!mask->implied) return;
+    int kept = 0;
+    for (int i = 0; i < block->statements.count; i++)
+        if (block->statements.items[i] != routing->choice)
+            block->statements.items[kept++] = block->statements.items[i];
+    block->statements.count = kept;
+    for (int i = 0; i < program->body.statements.count; i++)
+        rewrite_statement(program, program->body.statements.items[i], false, one_for_mask, mask);
+}
+
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
     sink(routing);
@@ -111,7 +74,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     per_choice(routing);
     find_packings(routing);
     if (!rows_pay(routing)) {
-        routing->mask->dense = why_dense(routing);
+        leave_dense(routing, why_dense(routing));
         return;
     }
     const char *why = why_dense(routing);
@@ -119,7 +82,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     rewrite_block(routing, &routing->program->body, NULL);
     if (routing->sites.count == routing->first_site) {
         find_dense_choice(routing);
-        routing->mask->dense = why;
+        leave_dense(routing, why);
         return;
     }
     list_push(routing->program->arena, &routing->program->axes, routing->rows);

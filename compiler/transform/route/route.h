@@ -50,6 +50,11 @@ typedef struct Scattered Scattered;
 /* The expected share of entries for which a comparison of data holds, unless it is stated. */
 #define MASK_SHARE 0.5
 
+/* Powers of smaller numbers are 0 in double precision. */
+#define LEAST_POWER (-800)
+
+enum { MAX_MASK_DEPTH = 8 }; /* of masks made of masks */
+
 /* The entries of a mask that are not zero: from `least` to `most` of those along some of its
  * indices, and a share of all of them as expected. truth: the others are 1. assumed: a comparison
  * of data holds for a share that nothing states. */
@@ -97,14 +102,28 @@ Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 bool is_zero_or_one(const Routing *routing, Expr *expr);
+/* The value of an element by the only equation of its tensor, which is no reduction; or NULL. */
+Expr *value_of_read(const Routing *routing, const Expr *read);
+bool has_random_value(Expr *expr);
+/* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
+void start_mask(Routing *routing, Statement *choice, Statement *home);
 
 /* written_masks.c */
-/* True if the statement sums vectors, temporaries with these indices and others, over one of the
+/* True if the statement reduces vectors, temporaries with these indices and others, over one of the
  * indices that is not of the data. */
 bool sums_vectors(const Statement *statement, Index *const *indices, int count);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
+
+/* left_out.c */
+/* The condition as 0 or 1: the mask itself for m[s,n] > 0. */
+Expr *as_truth(const Routing *routing, Expr *condition);
+Expr *opposite(const Routing *routing, Expr *condition);
+Expr *left_out(const Routing *routing, Expr *expr, int depth);
+
+/* implied_condition.c */
+Expr *implied_condition(const Routing *routing, const Statement *region, Expr *expr);
 
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
@@ -119,10 +138,6 @@ const char *why_dense(const Routing *routing);
 void find_dense_choice(const Routing *routing);
 /* Notes for `check` about these choices, except those whose value another mask has on rows. */
 void note_dense_choices(const Routing *routing);
-
-/* route.c */
-/* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
-void start_mask(Routing *routing, Statement *choice, Statement *home);
 
 /* outside.c */
 /* The tuple at which the dimensions are read; false unless each has an index of its own. */
@@ -139,6 +154,9 @@ Packing *packing_of(const Routing *routing, const Tensor *tensor);
 /* True if the value is zero wherever the mask at the tuple is zero. region: the repeat around. */
 bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
               const Statement *region);
+/* True if the value depends on the read where the mask at the tuple is zero. */
+bool depends_on_read(const Routing *routing, const Expr *expr, const Expr *read, const Tuple *tuple,
+                     const Statement *region);
 
 /* sink.c */
 void sink(Routing *routing);

@@ -121,8 +121,11 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
 
 /* A value computed before the top may be needed outside of it. */
 static void check_early(const Routing *routing, const ProgramPoint *point) {
-    if (point->repeat != routing->home || point->statement->kind != STATEMENT_LOOP) return;
-    Packing *packing = packing_candidate(routing, point->statement->target->tensor);
+    Statement *statement = point->statement;
+    if (point->repeat != routing->home ||
+        (statement->kind != STATEMENT_LOOP && !statement_selects(statement)))
+        return;
+    Packing *packing = packing_candidate(routing, mask_target(statement)->tensor);
     if (packing) packing->candidate = false;
 }
 
@@ -220,14 +223,14 @@ static bool check_support(const Routing *routing, const ProgramPoint *point) {
     return !packing->supported;
 }
 
-/* True for a read without effect where the mask is zero: the statement is zero there, as in
- * where(n < 6, e[b,s,n % 6] * chosen[b,s,n % 6], 0). */
+/* True for a read without effect where the mask is zero: a value around it is known there, as in
+ * where(n < 6, e[b,s,n % 6] * chosen[b,s,n % 6], 0) or max[n] where(on[b,s,n], e[b,s,n,d], -9). */
 static bool is_masked_read(const Visit *visit, const Expr *read, const Packing *packing) {
     const Statement *statement = visit->point->statement;
     Tuple at = {{NULL}};
     if (statement->kind != STATEMENT_LOOP) return false;
     for (int i = 0; i < visit->routing->rank; i++) at.at[i] = read->args[packing->dims[i]];
-    return vanishes(visit->routing, statement->value, &at, visit->point->repeat);
+    return !depends_on_read(visit->routing, statement->value, read, &at, visit->point->repeat);
 }
 
 static void check_demand(Expr *expr, void *data) {

@@ -4,7 +4,8 @@
  *     y[b,s,d]   = sum[n] on[b,s,n] * e[b,s,n,d]
  *
  * The sum runs over an axis of the mask that is not one of the data, and another factor is a vector
- * per entry: a value that other equations compute for each entry, with further axes. A part of a
+ * per entry: a value that other equations compute for each entry, with further axes. A maximum of
+ * such vectors is one of where(on[b,s,n], e[b,s,n,d], -9), or another number. A part of a
  * selection is a mask in any case. The pass runs before the gradient: `reassociate` moves factors
  * away from sums, and both directions then use one mask.
  */
@@ -24,6 +25,8 @@ static bool sums_over(const Statement *statement, const Index *index) {
 typedef struct VectorSearch {
     Index *const *indices;
     int count;
+    const WrittenMask *under; /* NULL, or a mask without which the vector has no effect */
+    const Tuple *tuple;
     bool found;
 } VectorSearch;
 
@@ -37,18 +40,26 @@ static void find_vector(Expr *expr, void *data) {
         own++;
         shared += indices_have(search->indices, search->count, expr->args[i]->index);
     }
-    search->found |= shared == search->count && own > shared;
+    if (shared != search->count || own <= shared) return;
+    const WrittenMask *under = search->under;
+    search->found |= !under || !depends_on_read(under->routing, under->point->statement->value,
+                                                expr, search->tuple, under->point->repeat);
 }
 
-bool sums_vectors(const Statement *statement, Index *const *indices, int count) {
-    VectorSearch search = {.indices = indices, .count = count};
+/* True if the statement reduces over one of the indices that is not of the data. */
+static bool reduces_over(const Statement *statement, Index *const *indices, int count) {
     bool reduced = false;
     for (int i = 0; i < count; i++) {
         if (!statement_loops_over(statement, indices[i])) return false;
         reduced |= indices[i]->axis->kind == AXIS_PLAIN && sums_over(statement, indices[i]);
     }
+    return reduced;
+}
+
+bool sums_vectors(const Statement *statement, Index *const *indices, int count) {
+    VectorSearch search = {.indices = indices, .count = count};
     expr_walk(statement->value, find_vector, &search);
-    return reduced && search.found;
+    return search.found && reduces_over(statement, indices, count);
 }
 
 static void note_mask(const Routing *routing, const Expr *read, const Statement *statement) {
@@ -66,6 +77,13 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
     read->tensor->selects = true;
 }
 
+/* True for 0 and 1, and for weights with a stated share that imply no condition. */
+static bool is_mask_read(const WrittenMask *written, const Statement *maker, Expr *read) {
+    const Routing *routing = written->routing;
+    return mask_count(routing, maker, 0).truth ||
+           (read->tensor->share > 0 && !implied_condition(routing, written->point->repeat, read));
+}
+
 static void find_written_mask(Expr *expr, void *data) {
     WrittenMask *written = data;
     Routing *routing = written->routing;
@@ -74,39 +92,38 @@ static void find_written_mask(Expr *expr, void *data) {
         expr->tensor->type != TYPE_REAL)
         return;
     Statement *maker = mask_maker(routing, expr->tensor);
-    if (!maker || maker->kind != STATEMENT_LOOP ||
-        !(mask_count(routing, maker, 0).truth || expr->tensor->share > 0))
-        return;
+    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask_read(written, maker, expr)) return;
     start_mask(routing, maker, NULL);
     Tuple tuple = {{NULL}};
     Index *indices[MAX_RANK];
     if (!tuple_of(expr, routing->mask_dims, routing->rank, &tuple)) return;
     for (int i = 0; i < routing->rank; i++) indices[i] = tuple.at[i]->index;
-    if (sums_vectors(statement, indices, routing->rank) &&
-        vanishes(routing, statement->value, &tuple, written->point->repeat))
-        note_mask(routing, expr, statement);
+    if (!reduces_over(statement, indices, routing->rank)) return;
+    VectorSearch search = {indices, routing->rank, written, &tuple, false};
+    expr_walk(statement->value, find_vector, &search);
+    if (search.found) note_mask(routing, expr, statement);
 }
 
 /* A part of a selection is one: few[s,a] = chosen[s,a + 2]. */
 static void mark_part(const Routing *routing, const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP || statement->value->kind != EXPR_READ) return;
     Tensor *tensor = statement->target->tensor;
-    if (tensor->role != ROLE_TEMP || mask_maker(routing, tensor) != statement ||
-        statement->value->kind != EXPR_READ)
-        return;
+    if (tensor->role != ROLE_TEMP || mask_maker(routing, tensor) != statement) return;
     const MaskCount count = mask_count(routing, statement, 0);
     tensor->selects |= count.truth && count.along_count > 0;
 }
 
 void written_masks(Program *program) {
     Routing routing = {.program = program, .def_use = def_use_new(program)};
+    for (int i = 0; i < routing.def_use->count; i++)
+        mark_part(&routing, routing.def_use->points[i].statement);
     inline_masks(&routing);
     const DefUse *def_use = routing.def_use;
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind != STATEMENT_LOOP) continue;
+        if (point->statement->kind != STATEMENT_LOOP || point->statement->reduction == REDUCE_NONE)
+            continue;
         routing.def_use = def_use;
-        mark_part(&routing, point->statement);
-        if (point->statement->reduction != REDUCE_SUM) continue;
         expr_walk(point->statement->value, find_written_mask,
                   &(WrittenMask){.routing = &routing, .point = point});
     }
