@@ -72,12 +72,18 @@ static bool goes_along(const Lowering *lower, const Nest *nest, const Expr *sub,
            is_multiple(sub->args[1], width);
 }
 
+/* True for a row in shared memory, whose padding has no values. */
+static bool is_in_row(const Lowering *lower, const Tensor *tensor) {
+    const Local *local = local_in(lower->kernel, tensor);
+    return local && local->kind == LOCAL_ROW;
+}
+
 static bool is_along(const Lowering *lower, const Nest *nest, const Expr *access, int width) {
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
     const bool uneven = nest->size % width != 0; /* the last lanes may be beyond the end */
-    if (uneven &&
-        (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
+    if (uneven && (last < 0 || !tensor->axes[last]->padded ||
+                   access->args[last]->kind != EXPR_INDEX || is_in_row(lower, tensor)))
         return false;
     bool laned = tensor->type == TYPE_REAL || tensor->type == TYPE_BF16;
     if (last < 0 || !laned ||

@@ -23,6 +23,11 @@ void toolchain_hash(XXH3_state_t *state, bool kernels);
 bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
                      const char *output);
 
+/* model: a program with its memory. */
+
+/* Optimizer states of each parameter. */
+int moment_count(const Model *model);
+
 /* programs: the graphs of a model. */
 
 int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all);

@@ -43,8 +43,8 @@ done
 # A file of fewer than 40 lines joins another one, unless it is the interface of a longer file, is shared with the compiler or with
 # standalone exports (abi/, order, random, pick, streams, weights), or is compiled in a way of its own.
 short="abi/embedded_file.h abi/error_code.h abi/text_find.h abi/utf8_cut.h base/build.h base/clock.h base/launcher.h
-    base/hashing.h base/lazy_library.c base/lazy_library.h base/memory.h base/text_list.h base/threads.h
-    data/order.c data/order.h data/random.h device/update.c model/internal.h model/pick.h
+    base/hashing.h base/lazy_library.c base/lazy_library.h base/text_list.h base/threads.h
+    data/order.c data/order.h data/random.h device/update.c model/pick.h
     model/streams.h model/weights.h tools/command/develop.c tools/command/line/results.c tools/report/report.h"
 found=$(find runtime -name '*.[ch]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' \
     -exec wc -l {} + | awk '$1 < 40 { print substr($2, 9) }' | sort)
