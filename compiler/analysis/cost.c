@@ -126,7 +126,7 @@ static void visit_read(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     if (expr->tensor->role == ROLE_PARAMETER && expr->tensor->path)
         costing->path = layer_path(costing->arena, expr->tensor->path);
-    for (int i = 0; i < expr->count && expr->tensor->role == ROLE_PARAMETER; i++) {
+    for (int i = 0; i < expr->count; i++) {
         const Expr *sub = expr->args[i];
         if (sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
             sub->tensor->declared == MOEC_INPUT_TOKEN)
