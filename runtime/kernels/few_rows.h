@@ -93,8 +93,43 @@ MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)
             moec_store_vector(c + i * c_m + j + v * MOEC_LANES, sum[i][v]);
 }
 
+/* The same for whole groups of columns. */
+MOEC_INLINE void moec_add_groups(const long rows, long n, float (*factor)[MOEC_STREAMS],
+                                 const void *const *from, float *c, long c_m) {
+    const long all = MOEC_GROUP / MOEC_LANES, wide = rows == 1 || all < 4 ? all : 4;
+    for (long j = 0; j < n / MOEC_GROUP * MOEC_GROUP; j += wide * MOEC_LANES) {
+        const long first = j % MOEC_GROUP;
+        MoecVector sum[MOEC_FEW_ROWS][MOEC_GROUP / MOEC_LANES];
+#pragma GCC unroll 4
+        for (long i = 0; i < rows; i++)
+#pragma GCC unroll 16
+            for (long v = 0; v < wide; v++)
+                sum[i][v] = moec_load_vector(c + i * c_m + j + v * MOEC_LANES);
+#pragma GCC unroll 8
+        for (long q = 0; q < MOEC_STREAMS; q++) {
+            const MoecGroup *group = (const MoecGroup *)from[q] + j / MOEC_GROUP;
+            moec_ask_ahead(group);
+#pragma GCC unroll 16
+            for (long v = 0; v < wide; v++) {
+                const MoecVector b = moec_load_steps(group->steps + first + v * MOEC_LANES);
+#pragma GCC unroll 4
+                for (long i = 0; i < rows; i++) sum[i][v] += factor[i][q] * group->scale * b;
+            }
+        }
+#pragma GCC unroll 4
+        for (long i = 0; i < rows; i++)
+#pragma GCC unroll 16
+            for (long v = 0; v < wide; v++)
+                moec_store_vector(c + i * c_m + j + v * MOEC_LANES, sum[i][v]);
+    }
+}
+
 MOEC_INLINE void moec_add_rows(const long rows, long n, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, float *c, long c_m) {
+    if (moec_is_groups(type)) {
+        moec_add_groups(rows, n, factor, from, c, c_m);
+        return;
+    }
     const long vectors = 4 / moec_size(type), wide = vectors < 4 ? 2 * vectors : vectors;
     long j = 0;
     for (; j + wide * MOEC_LANES <= n; j += wide * MOEC_LANES)
@@ -108,28 +143,6 @@ MOEC_INLINE void moec_add_rows(const long rows, long n, float (*factor)[MOEC_STR
                 sum += factor[i][q] * moec_value(moec_at(from[q], p, type), type);
             c[i * c_m + p] = sum;
         }
-}
-
-/* c[j] += sum over the streams of factor[q] * from[q][j], whole groups of columns. */
-MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const *from, float *c) {
-    for (long g = 0; g < n / MOEC_GROUP; g++, c += MOEC_GROUP) {
-        MoecVector sum[MOEC_GROUP / MOEC_LANES];
-#pragma GCC unroll 16
-        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-            sum[v] = moec_load_vector(c + v * MOEC_LANES);
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++) {
-            const MoecGroup *group = (const MoecGroup *)from[q] + g;
-            const float scale = factor[q] * group->scale;
-            moec_ask_ahead(group);
-#pragma GCC unroll 16
-            for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-                sum[v] += scale * moec_load_steps(group->steps + v * MOEC_LANES);
-        }
-#pragma GCC unroll 16
-        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-            moec_store_vector(c + v * MOEC_LANES, sum[v]);
-    }
 }
 
 /* Row p of each stream of `length` rows: its address in b, and its factor for row i of a. The last
@@ -161,10 +174,10 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
         moec_stream_rows(&block->b, p, length, k, type, from);
         for (long i = 0; i < block->m; i++)
             moec_stream_factors(&block->a, i, p, length, k, factor[i]);
-        for (long i = 0; i < block->m && moec_is_groups(type); i++)
-            moec_add_groups(block->n, factor[i], from, c + i * block->c_m);
-        if (moec_is_groups(type)) continue;
-        if (block->m == 1) moec_add_streams(block->n, factor[0], from, type, c);
+        if (block->m == 1 && moec_is_groups(type))
+            moec_add_groups(1, block->n, factor, from, c, block->c_m);
+        else if (block->m == 1)
+            moec_add_streams(block->n, factor[0], from, type, c);
         if (block->m == 2) moec_add_rows(2, block->n, factor, from, type, c, block->c_m);
         if (block->m == 3) moec_add_rows(3, block->n, factor, from, type, c, block->c_m);
         if (block->m == 4) moec_add_rows(4, block->n, factor, from, type, c, block->c_m);
@@ -236,28 +249,40 @@ MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_typ
         moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
 }
 
-/* c[j] (+)= a . b[j], `count` of them side by side; b in groups along k, a f32. */
-MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, float *c) {
-    MoecVector sum[MOEC_STREAMS];
-    const float *a = dots->a;
+/* The same for `rows` rows of f32 from row i on, and b in groups along k: a column j and the
+ * `count` - 1 columns at multiples of `step` after it. */
+MOEC_INLINE void moec_dots_of_groups(const MoecBlockProduct *block, long i, long j, long step,
+                                     const long rows, const long count) {
+    MoecVector sum[MOEC_FEW_ROWS][MOEC_STREAMS];
+    const float *a[MOEC_FEW_ROWS];
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++) {
+        a[r] = moec_element(&block->a, i + r, 0);
 #pragma GCC unroll 8
-    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
-    for (long p = 0; p < dots->k; p += MOEC_GROUP) {
+        for (long q = 0; q < count; q++) sum[r][q] = (MoecVector){0};
+    }
+    for (long p = 0; p < block->k; p += MOEC_GROUP) {
 #pragma GCC unroll 8
         for (long q = 0; q < count; q++) {
-            const MoecGroup *group = moec_at(dots->b, q * dots->b_n + p, MOEC_INT8);
+            const MoecGroup *group =
+                moec_at(block->b.data, (j + q * step) * block->b.lane + p, MOEC_INT8);
             moec_ask_ahead(group);
-            MoecVector part = {0};
+            MoecVector part[MOEC_FEW_ROWS] = {{0}};
 #pragma GCC unroll 16
-            for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES)
-                part += moec_load_vector(a + p + v) * moec_load_steps(group->steps + v);
-            sum[q] += group->scale * part;
+            for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES) {
+                const MoecVector b = moec_load_steps(group->steps + v);
+#pragma GCC unroll 4
+                for (long r = 0; r < rows; r++) part[r] += moec_load_vector(a[r] + p + v) * b;
+            }
+#pragma GCC unroll 4
+            for (long r = 0; r < rows; r++) sum[r][q] += group->scale * part[r];
         }
     }
-    for (long q = 0; q < count; q++) {
-        float *to = c + q * dots->c_n;
-        *to = moec_vector_sum(sum[q]) + (dots->accumulate ? *to : 0.0f);
-    }
+    for (long r = 0; r < rows; r++)
+        for (long q = 0; q < count; q++) {
+            float *to = (float *)block->c + (i + r) * block->c_m + j + q * step;
+            *to = moec_vector_sum(sum[r][q]) + (block->accumulate ? *to : 0.0f);
+        }
 }
 
 /* Column j of b and the `count` - 1 columns at multiples of `step` after it. */
@@ -265,18 +290,21 @@ MOEC_INLINE void moec_few_columns(const MoecBlockProduct *block, long j, long st
                                   const long count) {
     const MoecType a_type = block->a.type, b_type = block->b.type;
     const long b_n = block->b.lane;
-    for (long i = 0; i < block->m; i++) {
-        float *c = (float *)block->c + i * block->c_m + j;
+    long i = 0;
+    if (moec_is_groups(b_type)) {
+        for (; i + 4 <= block->m; i += 4) moec_dots_of_groups(block, i, j, step, 4, count);
+        for (; i + 2 <= block->m; i += 2) moec_dots_of_groups(block, i, j, step, 2, count);
+        for (; i < block->m; i++) moec_dots_of_groups(block, i, j, step, 1, count);
+        return;
+    }
+    for (; i < block->m; i++) {
         const MoecDots dots = {block->k,
                                moec_element(&block->a, i, 0),
                                moec_at(block->b.data, j * b_n, b_type),
                                step * b_n,
                                block->accumulate,
                                step};
-        if (moec_is_groups(b_type))
-            moec_dots_of_groups(&dots, count, c);
-        else
-            moec_dots(&dots, a_type, b_type, count, c);
+        moec_dots(&dots, a_type, b_type, count, (float *)block->c + i * block->c_m + j);
     }
 }
 

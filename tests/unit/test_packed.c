@@ -329,6 +329,57 @@ static void products_of_all_shapes(void **state) {
     }
 }
 
+/* Weights in int8, in groups along the columns or along the depth: sums of double precision, and the
+ * bits of each row alone. */
+static void few_rows_in_int8(void **state) {
+    (void)state;
+    const long n = 448, k = 320, count = n * k;
+    float *weights = room(count);
+    MoecGroup *groups = malloc((size_t)(count / MOEC_GROUP) * sizeof *groups);
+    assert_non_null(groups);
+    for (long i = 0; i < count; i++) weights[i] = (float)(uniform() * (i % 7 ? 0.02 : 3));
+    moec_round_groups(weights, groups, (size_t)count);
+    for (long m = 1; m <= MOEC_FEW_DOTS; m++)
+        for (int form = 0; form < 4; form++) {
+            const int along = form % 2;
+            float *a = activations(m, k), *c = room(m * n), *single = room(n);
+            MoecProduct product = {.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .a_m = k,
+                                   .a_k = 1,
+                                   .b_k = along ? 1 : n,
+                                   .b_n = along ? k : 1,
+                                   .c_m = n,
+                                   .accumulate = form / 2,
+                                   .batch = {1, 1},
+                                   .b_type = MOEC_INT8};
+            for (long i = 0; i < m * n; i++) c[i] = 0.25f;
+            moec_multiply(&product, a, groups, c);
+            product.m = 1;
+            for (long i = 0; i < m; i++) {
+                for (long j = 0; j < n; j++) {
+                    double sum = product.accumulate ? 0.25 : 0, limit = 0.25 * 0x1p-20;
+                    for (long p = 0; p < k; p++) {
+                        const long at = along ? j * k + p : p * n + j;
+                        const MoecGroup *group = &groups[at / MOEC_GROUP];
+                        const double term = (double)a[i * k + p] * group->steps[at % MOEC_GROUP] *
+                                            (double)group->scale;
+                        sum += term;
+                        limit += fabs(term) * 0x1p-20;
+                    }
+                    assert_true(fabs((double)c[i * n + j] - sum) <= limit);
+                    single[j] = 0.25f;
+                }
+                moec_multiply(&product, a + i * k, groups, single);
+                if (m <= MOEC_FEW_ROWS || along)
+                    assert_memory_equal(single, c + i * n, (size_t)n * sizeof *c);
+            }
+            free(a), free(c), free(single);
+        }
+    free(weights), free(groups);
+}
+
 /* Rows that are not finite, or all zero, and their neighbors. */
 static void strange_rows(void **state) {
     (void)state;
@@ -385,10 +436,11 @@ static void dispatched_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves),          cmocka_unit_test(weights_become_multiples),
-        cmocka_unit_test(blocks_of_q4_0),  cmocka_unit_test(weights_become_ternary),
-        cmocka_unit_test(strange_weights), cmocka_unit_test(products_of_all_shapes),
-        cmocka_unit_test(strange_rows),    cmocka_unit_test(dispatched_rows),
+        cmocka_unit_test(halves),           cmocka_unit_test(weights_become_multiples),
+        cmocka_unit_test(blocks_of_q4_0),   cmocka_unit_test(weights_become_ternary),
+        cmocka_unit_test(strange_weights),  cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(few_rows_in_int8), cmocka_unit_test(strange_rows),
+        cmocka_unit_test(dispatched_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
