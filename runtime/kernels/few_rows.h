@@ -70,58 +70,42 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
 MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, long j, float *c,
                                long c_m) {
-    MoecVector sum[MOEC_FEW_ROWS][8];
+    MoecVector sum[MOEC_FEW_ROWS][MOEC_GROUP / 4];
 #pragma GCC unroll 4
     for (long i = 0; i < rows; i++)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (long v = 0; v < wide; v++)
             sum[i][v] = moec_load_vector(c + i * c_m + j + v * MOEC_LANES);
 #pragma GCC unroll 8
     for (long q = 0; q < MOEC_STREAMS; q++) {
-        moec_ask_ahead(moec_at(from[q], j, type));
-#pragma GCC unroll 8
+        const void *b = moec_at(from[q], j, type);
+        const MoecGroup *group = b; /* of int8 */
+        moec_ask_ahead(b);
+#pragma GCC unroll 16
         for (long v = 0; v < wide; v++) {
-            const MoecVector b = moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
+            const MoecVector x =
+                moec_is_groups(type)
+                    ? moec_load_steps(group->steps + j % MOEC_GROUP + v * MOEC_LANES)
+                    : moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
 #pragma GCC unroll 4
-            for (long i = 0; i < rows; i++) sum[i][v] += factor[i][q] * b;
+            for (long i = 0; i < rows; i++)
+                sum[i][v] +=
+                    (moec_is_groups(type) ? factor[i][q] * group->scale : factor[i][q]) * x;
         }
     }
 #pragma GCC unroll 4
     for (long i = 0; i < rows; i++)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (long v = 0; v < wide; v++)
             moec_store_vector(c + i * c_m + j + v * MOEC_LANES, sum[i][v]);
 }
 
-/* The same for whole groups of columns. */
+/* All whole groups of columns. */
 MOEC_INLINE void moec_add_groups(const long rows, long n, float (*factor)[MOEC_STREAMS],
                                  const void *const *from, float *c, long c_m) {
     const long all = MOEC_GROUP / MOEC_LANES, wide = rows == 1 || all < 4 ? all : 4;
-    for (long j = 0; j < n / MOEC_GROUP * MOEC_GROUP; j += wide * MOEC_LANES) {
-        const long first = j % MOEC_GROUP;
-        MoecVector sum[MOEC_FEW_ROWS][MOEC_GROUP / MOEC_LANES];
-#pragma GCC unroll 4
-        for (long i = 0; i < rows; i++)
-#pragma GCC unroll 16
-            for (long v = 0; v < wide; v++)
-                sum[i][v] = moec_load_vector(c + i * c_m + j + v * MOEC_LANES);
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++) {
-            const MoecGroup *group = (const MoecGroup *)from[q] + j / MOEC_GROUP;
-            moec_ask_ahead(group);
-#pragma GCC unroll 16
-            for (long v = 0; v < wide; v++) {
-                const MoecVector b = moec_load_steps(group->steps + first + v * MOEC_LANES);
-#pragma GCC unroll 4
-                for (long i = 0; i < rows; i++) sum[i][v] += factor[i][q] * group->scale * b;
-            }
-        }
-#pragma GCC unroll 4
-        for (long i = 0; i < rows; i++)
-#pragma GCC unroll 16
-            for (long v = 0; v < wide; v++)
-                moec_store_vector(c + i * c_m + j + v * MOEC_LANES, sum[i][v]);
-    }
+    for (long j = 0; j < n / MOEC_GROUP * MOEC_GROUP; j += wide * MOEC_LANES)
+        moec_add_tile(rows, wide, factor, from, MOEC_INT8, j, c, c_m);
 }
 
 MOEC_INLINE void moec_add_rows(const long rows, long n, float (*factor)[MOEC_STREAMS],

@@ -8,15 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void begin_averages(Model *model);
-
-void model_initialise(Model *model, uint64_t seed) {
-    initialise_block(model->parameters, model->parameter_count, model->weights, seed);
-    initialise_block(model->states, model->state_count, model->layer_states, seed);
-    begin_averages(model);
-    model_put(model);
-}
-
 static bool fits_tensor(const PublicTensor *one, const TensorEntry *entry) {
     return one->rank == entry->rank &&
            memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
@@ -166,6 +157,13 @@ static void begin_averages(Model *model) {
             memcpy(average, model->weights + one->offset / sizeof(float),
                    one->count * sizeof(float));
     }
+}
+
+void model_initialise(Model *model, uint64_t seed) {
+    initialise_block(model->parameters, model->parameter_count, model->weights, seed);
+    initialise_block(model->states, model->state_count, model->layer_states, seed);
+    begin_averages(model);
+    model_put(model);
 }
 
 bool model_take_averages(Model *model) {

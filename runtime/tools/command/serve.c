@@ -82,13 +82,13 @@ static bool limit_caches(Serving *serving) {
     const Decoder *draft = serving->draft.decoder;
     const size_t drafts = draft ? model_caches(draft->model) : 0,
                  needed = model_caches(serving->model) * (size_t)options->batch + drafts;
-    size_t *cache = &serving->service.cache;
-    *cache = options->cache < 0 ? 2 * needed : (size_t)options->cache;
-    return needed <= *cache ||
+    const size_t cache = options->cache < 0 ? 2 * needed : (size_t)options->cache;
+    serving->service.prefix_cache = cache - needed;
+    return needed <= cache ||
            error_message("raise it, or reduce --parallel or --context-length",
                          "--cache-memory is %s, but the caches of %ld sequences of %ld tokens%s "
                          "need %s",
-                         quantity((double)*cache, "B").text, options->batch,
+                         quantity((double)cache, "B").text, options->batch,
                          serving->service.context, draft ? " and of the draft" : "",
                          quantity((double)needed, "B").text);
 }

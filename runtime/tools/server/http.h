@@ -46,19 +46,19 @@ typedef struct Service {
     const Template *template; /* of chats; NULL: there is none */
     TokenBytes *bytes;        /* of the tokens, made for the first grammar */
     long vocabulary;
-    long context;     /* tokens of a text, at most */
-    long rows;        /* texts that run side by side */
-    size_t cache;     /* bytes of caches: those of running texts and the draft, then prefixes */
-    Decoder *draft;   /* proposes tokens; NULL: none, or the model itself */
-    int proposals;    /* of a step, at most; 0: no speculation */
-    long queue;       /* texts that wait, at most */
-    long connections; /* open at a time */
-    size_t body;      /* bytes of a request, at most */
-    double timeout;   /* seconds for an answer */
-    double patience;  /* seconds for a client to send a request or to read an answer */
-    long started;     /* seconds since 1970 */
-    const char *host; /* the address that it listens at */
-    const char *key;  /* that clients must show, or NULL */
+    long context;        /* tokens of a text, at most */
+    long rows;           /* texts that run side by side */
+    size_t prefix_cache; /* bytes of saved prefixes, at most */
+    Decoder *draft;      /* proposes tokens; NULL: none, or the model itself */
+    int proposals;       /* of a step, at most; 0: no speculation */
+    long queue;          /* texts that wait, at most */
+    long connections;    /* open at a time */
+    size_t body;         /* bytes of a request, at most */
+    double timeout;      /* seconds for an answer */
+    double patience;     /* seconds for a client to send a request or to read an answer */
+    long started;        /* seconds since 1970 */
+    const char *host;    /* the address that it listens at */
+    const char *key;     /* that clients must show, or NULL */
     Metrics metrics;
 } Service;
 

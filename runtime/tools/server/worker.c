@@ -326,10 +326,8 @@ static bool open_decode_slots(Worker *worker) {
         slot->batch = batch_new(slot->decoder);
     }
     const Decoder *decoder = worker->slots[0].decoder;
-    size_t used = decoder->step->graph->cache_bytes * (size_t)service->rows;
-    if (service->draft) used += service->draft->step->graph->cache_bytes;
     service->vocabulary = decoder_vocabulary(decoder);
-    worker->prefixes = prefixes_new(decoder, service->cache > used ? service->cache - used : 0);
+    worker->prefixes = prefixes_new(decoder, service->prefix_cache);
     const int rows = (int)service->rows, most = service->proposals;
     worker->together = together_new(worker->model, rows > most ? rows : most + 1);
     if (!worker->together || !most) return worker->together != NULL;
