@@ -134,7 +134,8 @@ static bool decode_round(const Bench *bench, Decoder *decoder, const StepBytes *
     long steps = 0;
     double patience = bench->quick ? 0 : ROUND_SECONDS;
     while (!steps || seconds_now() - began < patience) {
-        if (decoder->position == decoder->length) decoder->position = bench->prefix;
+        if (steps % AFTER_PREFIX == 0 || decoder->position == decoder->length)
+            decoder->position = bench->prefix;
         if (!advance_greedily(decoder, steps)) return false;
         read += bytes->always + bytes->place * (double)decoder->position;
         steps++;
