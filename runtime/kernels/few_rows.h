@@ -305,43 +305,17 @@ enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES, MOEC_DIGIT
 
 /* MOEC_PANEL_DEPTH terms of a row of a as integers of at most 2^22 times `scale`, a power of two:
  * within 2^-22 of the largest term. An integer has three digits of 8 bits with a sign, the lowest
- * first. digits[d][w] has those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7. This is
- * the order of the integers in MoecInt4 and MoecTernary. */
+ * first. digits[d][0][w] has those of the terms 8 w + 0, 2, 4, 6, and digits[d][1][w] of 8 w + 1,
+ * 3, 5, 7. This is the order of the integers in MoecInt4 and MoecTernary. */
 typedef struct MoecDigits {
-    signed char digits[MOEC_DIGITS][MOEC_PANEL_DEPTH / 8][2][4];
+    uint8_t digits[MOEC_DIGITS][2][MOEC_PANEL_DEPTH / 8][4];
     int32_t eight; /* 8 times the sum of the integers */
     float scale;
 } MoecDigits;
 
-MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
-    float most = 0.0f, strange = 0.0f;
-    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
-        const float size = x[i] < 0.0f ? -x[i] : x[i];
-        most = size > most ? size : most;
-        strange += x[i] - x[i]; /* NaN if one is not finite */
-    }
-    const int some = most >= 0x1p-100f;
-    const float power = moec_from_bits(moec_bits(some ? most : 1.0f) & 0x7F800000u);
-    const float inverse = some && strange == 0.0f ? 0x1p21f / power : 0.0f;
-    int32_t sum = 0;
-    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
-        const float nearest = x[i] * inverse + (x[i] < 0.0f ? -0.5f : 0.5f);
-        const int32_t whole = inverse > 0.0f ? (int32_t)nearest : 0,
-                      low = (int32_t)((uint32_t)whole << 24) >> 24, high = (whole - low) >> 8,
-                      middle = (int32_t)((uint32_t)high << 24) >> 24;
-        sum += whole;
-        made->digits[0][i / 8][i % 2][i % 8 / 2] = (signed char)low;
-        made->digits[1][i / 8][i % 2][i % 8 / 2] = (signed char)middle;
-        made->digits[2][i / 8][i % 2][i % 8 / 2] = (signed char)((high - middle) >> 8);
-    }
-    made->eight = 8 * sum;
-    made->scale = strange == 0.0f ? 0x1p-21f * power : strange;
-}
-
 /* Bytes by bytes with sums of four adjacent products: integers of b, 0 .. 15, by digits of a. */
 #ifdef __AVX512BW__
 #define MOEC_BYTES_HERE
-#include <immintrin.h>
 typedef __m512i MoecBytes;
 MOEC_INLINE MoecBytes moec_every(const void *four) {
     int32_t word;
@@ -363,7 +337,6 @@ MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
 #endif
 #elif defined(__AVX2__) && !defined(__AVX512F__)
 #define MOEC_BYTES_HERE
-#include <immintrin.h>
 typedef __m256i MoecBytes;
 MOEC_INLINE MoecBytes moec_every(const void *four) {
     int32_t word;
@@ -380,6 +353,59 @@ MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
 #endif
 
 #ifdef MOEC_BYTES_HERE
+
+/* Bytes of even and of odd terms, from bytes of all in their order. */
+MOEC_INLINE void moec_split_pairs(const uint8_t *bytes, void *even, void *odd) {
+    typedef uint16_t Pairs __attribute__((vector_size(MOEC_PANEL_DEPTH)));
+    typedef uint8_t Half __attribute__((vector_size(MOEC_PANEL_DEPTH / 2)));
+    Pairs pairs;
+    memcpy(&pairs, bytes, sizeof pairs);
+    const Half low = __builtin_convertvector(pairs & 0xFF, Half),
+               high = __builtin_convertvector(pairs >> 8, Half);
+    memcpy(even, &low, sizeof low);
+    memcpy(odd, &high, sizeof high);
+}
+
+/* The largest size of MOEC_PANEL_DEPTH terms, as bits: those of infinity and NaN are the largest. */
+MOEC_INLINE uint32_t moec_most_bits(const float *x) {
+    MoecWords largest = {0};
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i += MOEC_LANES) {
+        const MoecWords size = (MoecWords)moec_load_vector(x + i) & 0x7FFFFFFFu,
+                        larger = (MoecWords)(size > largest);
+        largest = (size & larger) | (largest & ~larger);
+    }
+    uint32_t most = 0;
+    for (int i = 0; i < MOEC_LANES; i++) most = largest[i] > most ? largest[i] : most;
+    return most;
+}
+
+MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
+    const uint32_t most = moec_most_bits(x), infinite = 0x7F800000u;
+    const int some = most >= moec_bits(0x1p-100f) && most < infinite;
+    const float power = some ? moec_from_bits(most & infinite) : 1.0f;
+    uint8_t digits[MOEC_DIGITS][MOEC_PANEL_DEPTH];
+    MoecWords sum = {0};
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i += MOEC_LANES) {
+        typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+        typedef uint8_t Bytes __attribute__((vector_size(MOEC_LANES)));
+        const MoecVector term = moec_load_vector(x + i) * (0x1p21f / power);
+        const MoecWords half = ((MoecWords)term & 0x80000000u) | moec_bits(0.5f),
+                        nearest =
+                            (MoecWords) __builtin_convertvector(term + (MoecVector)half, Signed),
+                        whole = nearest & (some ? ~0u : 0u);
+        sum += whole;
+#pragma GCC unroll 3
+        for (int d = 0; d < MOEC_DIGITS; d++) {
+            const Bytes digit = __builtin_convertvector((whole + 0x808080u) >> 8 * d, Bytes) ^ 0x80;
+            memcpy(digits[d] + i, &digit, sizeof digit);
+        }
+    }
+    for (int d = 0; d < MOEC_DIGITS; d++)
+        moec_split_pairs(digits[d], made->digits[d][0], made->digits[d][1]);
+    made->eight = 0;
+    for (int i = 0; i < MOEC_LANES; i++) made->eight += 8 * (int32_t)sum[i];
+    made->scale = most < infinite ? 0x1p-21f * power : moec_from_bits(infinite | 1u << 22);
+}
 
 /* Adds the terms of one part of a panel for `rows` rows: exact sums of integers, rounded once. */
 MOEC_INLINE void moec_add_part(const void *panel, const MoecDigits *const *a, long p,
@@ -408,8 +434,8 @@ MOEC_INLINE void moec_add_part(const void *panel, const MoecDigits *const *a, lo
                 MoecBytes digit = {0};
 #pragma GCC unroll 4
                 for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
-                    digit = moec_add_bytes(digit, b[w][0], moec_every(x->digits[d][w][0]));
-                    digit = moec_add_bytes(digit, b[w][1], moec_every(x->digits[d][w][1]));
+                    digit = moec_add_bytes(digit, b[w][0], moec_every(x->digits[d][0][w]));
+                    digit = moec_add_bytes(digit, b[w][1], moec_every(x->digits[d][1][w]));
                 }
                 whole += (MoecWords)moec_sums(digit) << 8 * d;
             }

@@ -16,6 +16,10 @@
 
 #include "calls.h"
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 #ifndef MOEC_BF16_OPERANDS
 #define MOEC_BF16_OPERANDS 1
 #endif
@@ -50,7 +54,6 @@ enum { MOEC_TILE_N = 2 * MOEC_LANES };
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) &&                   \
     !defined(__clang__) && MOEC_ROUNDED_PRODUCTS
 #define MOEC_PAIRS_HERE
-#include <immintrin.h>
 enum { MOEC_HAS_PAIRS = 1 };
 #else
 enum { MOEC_HAS_PAIRS = 0 };
@@ -224,10 +227,16 @@ MOEC_INLINE MoecVector moec_load_ternary(const uint32_t *words, const int i) {
 
 /* Scales of adjacent columns: moec_from_half of each. */
 MOEC_INLINE MoecVector moec_load_scales(const uint16_t *x) {
+#if defined(__AVX512F__)
+    return (MoecVector)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
+#elif defined(__F16C__)
+    return (MoecVector)_mm256_cvtph_ps(_mm_loadu_si128((const void *)x));
+#else
     const MoecWords half = moec_widen(x), size = half & 0x7FFFu;
     const MoecVector finite = (MoecVector)(size << 13) * 0x1p112f;
     const MoecWords beyond = (MoecWords)(size >= 0x7C00u) & 0x7F800000u;
     return (MoecVector)((half & 0x8000u) << 16 | (MoecWords)finite | beyond);
+#endif
 }
 
 /* ---- panels of integers, MOEC_PANEL_DEPTH terms at a time ---- */
