@@ -304,6 +304,13 @@ MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long
     return group->scale * (float)group->steps[place % MOEC_GROUP];
 }
 
+/* A vector of a row from element i on. Of groups, it is part of one. */
+MOEC_INLINE MoecVector moec_load_part(const void *row, long i, const MoecType type) {
+    if (!moec_is_groups(type)) return moec_load_wide(moec_at(row, i, type), type);
+    const MoecGroup *group = moec_at(row, i, MOEC_INT8);
+    return group->scale * moec_load_steps(group->steps + i % MOEC_GROUP);
+}
+
 /* ---- asking ahead ---- */
 
 /* Rows of an operand are far from each other, and the hardware prefetcher does not predict the next
@@ -318,8 +325,7 @@ MOEC_INLINE long moec_lanes_ahead(long first, long lanes, long width) {
 
 /* The first element of a lane; through `table` where there is one. */
 MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, long lane) {
-    return (const char *)x->data +
-           (table != NULL ? table[lane] : lane) * x->lane * moec_size(x->type);
+    return moec_at(x->data, (table != NULL ? table[lane] : lane) * x->lane, x->type);
 }
 
 enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would evict the operands of the current product */
@@ -342,7 +348,7 @@ MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, lon
 
 /* ---- squares of words ---- */
 
-#if defined(__AVX512F__) && !defined(__clang__)
+#if defined(__AVX2__) && !defined(__clang__)
 
 typedef int32_t MoecPlaces __attribute__((vector_size(MOEC_LANES * 4)));
 enum { MOEC_TRANSPOSES = 1 };
@@ -381,14 +387,14 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
  * squares only; returns the depth done. After `count` it writes zeros up to a full vector; those
  * elements are overwritten later. `ahead`: distance in lanes to the lanes that are packed next. */
 MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
-                                   long ahead, const int *table, long width, float *out) {
+                                   long ahead, const int *table, long width, const MoecType type,
+                                   float *out) {
     long p = 0;
     for (; MOEC_TRANSPOSES && p + MOEC_LANES <= depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
         for (long i = 0; i < MOEC_LANES && i < count; i++) {
-            moec_ask(moec_at(moec_lane_at(x, table, first + i + ahead), p, x->type));
-            rows[i] =
-                moec_load_wide(moec_at(moec_lane_at(x, table, first + i), p, x->type), x->type);
+            moec_ask(moec_at(moec_lane_at(x, table, first + i + ahead), p, type));
+            rows[i] = moec_load_part(moec_lane_at(x, table, first + i), p, type);
         }
         moec_transpose(rows);
 #pragma GCC unroll 16
@@ -405,16 +411,16 @@ MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lan
                                       long width, const MoecType type, float *out) {
     const long ahead = first + width < lanes ? width : 0;
     for (long p = 0; p < depth; p++) {
-        const void *from = moec_element(x, first, p);
+        const void *from = moec_element(x, 0, p);
         for (long i = 0; i < width; i += MOEC_LANES) {
             const long there = lanes - first - i, most = moec_least(width - i, MOEC_LANES);
             float *to = out + p * width + i;
-            moec_ask(moec_at(from, i + ahead, type));
+            moec_ask(moec_at(from, first + i + ahead, type));
             if (there >= MOEC_LANES)
-                moec_store_vector(to, moec_load_wide(moec_at(from, i, type), type));
+                moec_store_vector(to, moec_load_part(from, first + i, type));
             else
                 for (long j = 0; j < most; j++)
-                    to[j] = j < there ? moec_value(moec_at(from, i + j, type), type) : 0.0f;
+                    to[j] = j < there ? moec_element_value(x, first + i + j, p) : 0.0f;
         }
     }
 }
@@ -465,16 +471,24 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes,
         moec_pack_neighbours(x, first, lanes, depth, width, MOEC_BF16, out);
         return;
     }
+    if (neighbours && moec_is_groups(x->type)) {
+        moec_pack_neighbours(x, first, lanes, depth, width, MOEC_INT8, out);
+        return;
+    }
     const long count = moec_least(lanes - first, width);
-    const int side_by_side = x->depth == 1 && x->depths == NULL && !moec_is_groups(x->type);
+    const int side_by_side = x->depth == 1 && x->depths == NULL;
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long most = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, most);
         long p = 0;
         const long ahead = moec_lanes_ahead(first + i, lanes, width);
-        if (side_by_side && x->lanes == NULL)
-            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, out + i);
+        if (side_by_side && moec_is_groups(x->type))
+            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, MOEC_INT8,
+                                  out + i);
+        else if (side_by_side && x->lanes == NULL)
+            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, x->type, out + i);
         else if (side_by_side)
-            p = moec_pack_squares(x, first + i, full, depth, ahead, x->lanes, width, out + i);
+            p = moec_pack_squares(x, first + i, full, depth, ahead, x->lanes, width, x->type,
+                                  out + i);
         for (; p < depth; p++)
             for (long j = 0; j < most; j++)
                 out[p * width + i + j] = j < full ? moec_element_value(x, first + i + j, p) : 0.0f;
