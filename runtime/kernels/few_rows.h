@@ -374,8 +374,8 @@ MOEC_INLINE void moec_split_pairs(const uint8_t *bytes, void *even, void *odd) {
     memcpy(odd, &high, sizeof high);
 }
 
-/* The largest size of MOEC_PANEL_DEPTH terms, as bits. Those of infinity and NaN are larger than all
- * others. */
+/* The largest size of MOEC_PANEL_DEPTH terms, as bits. Infinity and NaN have more than finite
+ * numbers. */
 MOEC_INLINE uint32_t moec_most_bits(const float *x) {
     MoecWords largest = {0};
     for (int i = 0; i < MOEC_PANEL_DEPTH; i += MOEC_LANES) {
