@@ -352,20 +352,17 @@ static char *file_text(const Trainer *trainer, bool added_too) {
                                         "content", training->special[i], "single_word", 0, "lstrip",
                                         0, "rstrip", 0, "normalized", 0, "special", 1));
     }
-    json_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
-                             "truncation", "padding", "added_tokens", added, "normalizer",
-                             "pre_tokenizer", splitter(training), "post_processor", "decoder",
-                             byte_level_part(true, true), "model", bpe_model_json(trainer));
-    char *text = root ? json_write(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    return text;
+    json_auto_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
+                                  "truncation", "padding", "added_tokens", added, "normalizer",
+                                  "pre_tokenizer", splitter(training), "post_processor", "decoder",
+                                  byte_level_part(true, true), "model", bpe_model_json(trainer));
+    return root ? json_write(root, JSON_INDENT(2)) : NULL;
 }
 
 /* A tokenizer of letters alone splits the texts. */
 static bool count_words(Trainer *trainer) {
-    char *text = file_text(trainer, false);
+    AUTO_FREE char *text = file_text(trainer, false);
     Tokenizer *letters = text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
-    free(text);
     if (!letters)
         return error_message("special tokens and the pattern must be valid UTF-8",
                              "cannot create the initial tokenizer");

@@ -161,7 +161,7 @@ static bool add_item(Alternatives *all, int from, Item item) {
 /* (?i:'s|'t) and (?i:'s|'t)?: combines each alternative so far with each one of the group and, if
  * the group is optional, also keeps it alone. */
 static bool take_group(PatternParser *parser, Alternatives *all, int from) {
-    Alternatives *found = memory_new(sizeof *found);
+    AUTO_FREE Alternatives *found = memory_new(sizeof *found);
     PatternAlternative alternative = {0};
     bool good = true;
     parser->caseless = true;
@@ -186,7 +186,7 @@ static bool take_group(PatternParser *parser, Alternatives *all, int from) {
     }
     int before = all->count - from;
     good = good && from + before * found->count <= ALTERNATIVE_LIMIT;
-    Alternatives *joined = memory_new(sizeof *joined);
+    AUTO_FREE Alternatives *joined = memory_new(sizeof *joined);
     for (int i = 0; i < before && good; i++)
         for (int k = 0; k < found->count && good; k++) {
             PatternAlternative *to = &joined->items[joined->count++];
@@ -197,8 +197,6 @@ static bool take_group(PatternParser *parser, Alternatives *all, int from) {
         }
     for (int i = 0; i < joined->count && good; i++) all->items[from + i] = joined->items[i];
     if (good) all->count = from + joined->count;
-    free(joined);
-    free(found);
     return good;
 }
 
@@ -246,7 +244,7 @@ static void all_characters(Text *text) {
 
 /* masks[character] gets the bit of a class. */
 static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *masks) {
-    char *expression = memory_format("%s+", atom);
+    AUTO_FREE char *expression = memory_format("%s+", atom);
     Pattern *pattern =
         pattern_of_expression("portable", expression, strlen(expression), WORD_ONIGURUMA);
     Matcher *matcher = matcher_new();
@@ -261,7 +259,6 @@ static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *mas
     }
     matcher_free(matcher);
     pattern_free(pattern);
-    free(expression);
     return pattern != NULL;
 }
 
@@ -309,10 +306,9 @@ static bool put_splitter(const Splitter *splitter, Classes *classes, Text *out) 
         splitter->kind == SPLIT_PATTERN ? pattern_source(splitter->pattern, &length) : NULL;
     if (!source || splitter->behaviour != BEHAVIOUR_ISOLATED || splitter->inverted) return false;
     PatternParser parser = {.at = source, .end = source + length, .classes = classes};
-    Alternatives *all = memory_new(sizeof *all);
+    AUTO_FREE Alternatives *all = memory_new(sizeof *all);
     bool good = parse_alternatives(&parser, all);
     if (good) put_alternatives(all, out);
-    free(all);
     return good;
 }
 
@@ -335,7 +331,7 @@ static int by_rank(const void *a, const void *b) {
 }
 
 static void put_merges(const Vocabulary *vocabulary, Text *out) {
-    TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
+    AUTO_FREE TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
     size_t count = 0;
     for (size_t i = 0; i < vocabulary->merges.size; i++)
         if (vocabulary->merges.slots[i].key != PAIR_EMPTY)
@@ -347,7 +343,6 @@ static void put_merges(const Vocabulary *vocabulary, Text *out) {
         put_word32(out, (uint32_t)merges[i].key);
         put_word32(out, (uint32_t)merges[i].second);
     }
-    free(merges);
 }
 
 static void put_special(const Tokenizer *tokenizer, Text *out) {

@@ -162,7 +162,7 @@ static bool check_tokens(const Questions *questions, long vocabulary) {
 
 static bool answer_questions(Questions *questions, Decoder *decoder) {
     Batch *batch = batch_new(decoder);
-    Row **rows = memory_new(sizeof *rows * (size_t)decoder->rows);
+    AUTO_FREE Row **rows = memory_new(sizeof *rows * (size_t)decoder->rows);
     bool good = true;
     for (int done = 0; done < questions->candidate_count && good;) {
         int count = 0;
@@ -177,7 +177,6 @@ static bool answer_questions(Questions *questions, Decoder *decoder) {
         for (int i = 0; i < count && good; i++)
             good = !rows[i]->nonsense || model_tell_nonsense(decoder->model, "a logit is");
     }
-    free(rows);
     batch_free(batch);
     return good;
 }

@@ -43,13 +43,12 @@ void matcher_free(Matcher *matcher) {
 }
 
 bool pattern_is_script(const char *name) {
-    char *asked = memory_format("\\p{sc:%s}", name);
+    AUTO_FREE char *asked = memory_format("\\p{sc:%s}", name);
     int fault;
     size_t fault_offset;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)asked, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &fault,
                                      &fault_offset, NULL);
     pcre2_code_free(code);
-    free(asked);
     return code != NULL;
 }
 

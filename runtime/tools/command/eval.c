@@ -20,7 +20,7 @@ enum { READ_TOKENS = 1 << 16 };
 /* The share of the text in tokens 1 .. scored, whose losses count: the tokens after the last whole
  * sequence and the first token have none. */
 static double scored_share(const Data *data, uint64_t scored, const size_t *ends, long known) {
-    int32_t *tokens = memory_new(sizeof *tokens * READ_TOKENS);
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * READ_TOKENS);
     double all = 0, counted = 0;
     bool good = true;
     for (uint64_t at = 0; at < data->count && good; at += READ_TOKENS) {
@@ -35,7 +35,6 @@ static double scored_share(const Data *data, uint64_t scored, const size_t *ends
             if (at + i >= 1 && at + i <= scored) counted += length;
         }
     }
-    free(tokens);
     return good && all > 0 ? counted / all : (double)scored / (double)data->count;
 }
 
@@ -45,12 +44,11 @@ static double scored_bytes(const Data *data, uint64_t scored, const Tokenizer *t
     double share = (double)scored / (double)data->count;
     if (tokenizer && data->text_bytes) {
         const long known = tokenizer_size(tokenizer);
-        size_t *ends = memory_new(sizeof *ends * (size_t)known);
+        AUTO_FREE size_t *ends = memory_new(sizeof *ends * (size_t)known);
         Text bytes = {0};
         if (tokenizer_bytes(tokenizer, &bytes, ends))
             share = scored_share(data, scored, ends, known);
         text_free(&bytes);
-        free(ends);
     }
     return share * (double)data->text_bytes;
 }

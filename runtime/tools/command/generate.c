@@ -347,15 +347,14 @@ static bool write_chats(Generation *generation) {
         Prompt *prompt = &generation->prompts.items[i];
         Text text = {0};
         Problem problem = {0};
-        json_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
-                                     text_json(prompt->text, strlen(prompt->text)));
+        json_auto_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
+                                          text_json(prompt->text, strlen(prompt->text)));
         good = template_chat(template, messages, NULL, &text, &problem) ||
                error_message("leave --chat out", "%s", problem.text);
         free(prompt->text);
         prompt->text = memory_format("%.*s", (int)text.length, text.bytes ? text.bytes : "");
         free(problem.text);
         text_free(&text);
-        json_decref(messages);
     }
     template_free(template);
     return good && !wrong;

@@ -76,7 +76,7 @@ static bool check_externs(MoecCompiler *compiler, json_t *json) {
 
 /* The cost as JSON, with the kernels if there are some; false after printing the errors. */
 static bool print_cost_json(MoecCompiler *compiler, const char *text) {
-    json_t *json = json_loads(text, 0, NULL);
+    json_auto_t *json = json_loads(text, 0, NULL);
     const bool good = check_externs(compiler, json);
     if (!good)
         puts(moec_reports_json(compiler));
@@ -85,7 +85,6 @@ static bool print_cost_json(MoecCompiler *compiler, const char *text) {
         puts("");
     } else
         puts(text);
-    json_decref(json);
     return good;
 }
 

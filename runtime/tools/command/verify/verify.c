@@ -49,9 +49,8 @@ typedef struct VerifyOptions {
 /* The graphs that this model has: a loss to train, steps to decode, inputs to refine. */
 static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
     const char *bytes = moec_cost_json(comparison->compiler);
-    json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
+    json_auto_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
     bool decodes = json_is_true(json_object_get(json_object_get(cost, "decoding"), "derived"));
-    json_decref(cost);
     const long batch = comparison->shape.batch, context = comparison->context;
     int count = 0;
     graphs[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
@@ -133,7 +132,7 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
     comparison->context = comparison->shape.context;
     comparison->rounded = moec_rounded(comparison->compiler);
     if (comparison->bisect) verify_observe(comparison, comparison->compiler);
-    char *problem = NULL, *help = NULL;
+    AUTO_FREE char *problem = NULL, *help = NULL;
     bool fits = verify_fits(comparison, &problem, &help), good = fits;
     if (fits)
         good = compare_all(comparison, seed);
@@ -146,8 +145,6 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
         verify_print(comparison, json);
         good = verify_agrees(comparison);
     }
-    free(problem);
-    free(help);
     free(comparison->undecided);
     free(comparison->states);
     free(comparison->forms);
@@ -228,13 +225,12 @@ static int verify_against(const VerifyOptions *options) {
                                     .context = options->context,
                                     .seed = options->seed,
                                     .sets = &options->sets};
-    json_t *json = options->json ? json_object() : NULL;
+    json_auto_t *json = options->json ? json_object() : NULL;
     const bool good = against_compare(&against, json);
     if (json_object_size(json)) {
         json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         puts("");
     }
-    json_decref(json);
     return good ? 0 : EXIT_INPUT;
 }
 
@@ -294,10 +290,9 @@ int command_verify(const Command *command, int argc, char **argv) {
     if (options.against) return verify_against(&options);
     externs_compare_again();
     Device *device = device_open(options.device);
-    json_t *json = options.json ? json_array() : NULL;
+    json_auto_t *json = options.json ? json_array() : NULL;
     bool good = device && compare(&options, device, json);
     if (options.json) print_json(&options, json);
-    json_decref(json);
     device_close(device);
     return good ? 0 : EXIT_INPUT;
 }
