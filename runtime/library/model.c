@@ -5,7 +5,6 @@
 #include "base/message.h"
 #include "training/spec.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include "training/checkpoint.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
