@@ -130,26 +130,24 @@ static void add_alphabet(Trainer *trainer) {
     const BpeTraining *training = trainer->training;
     for (int i = 0; i < training->special_count; i++)
         add_token(trainer, training->special[i], strlen(training->special[i]));
-    Text letter = {0};
+    AUTO_TEXT Text letter = {0};
     for (int32_t c = 0; c <= 0x143; c++) {
         if (byte_of_letter(c) < 0) continue;
         letter.length = 0;
         text_append_character(&letter, c);
         add_token(trainer, letter.bytes, letter.length);
     }
-    text_free(&letter);
 }
 
 /* Words from bytes to the tokens of letters. */
 static void spell_words(Trainer *trainer) {
     int32_t letters[256];
-    Text letter = {0};
+    AUTO_TEXT Text letter = {0};
     for (int byte = 0; byte < 256; byte++) {
         letter.length = 0;
         text_append_character(&letter, letter_of_byte((unsigned char)byte));
         letters[byte] = dictionary_find(&trainer->numbers, letter.bytes, letter.length);
     }
-    text_free(&letter);
     for (size_t i = 0; i < trainer->words.size; i++) {
         const WordEntry *word = &trainer->words.slots[i];
         if (word->number < 0) continue;
@@ -262,12 +260,10 @@ static void merge_word(Trainer *trainer, int32_t word, int32_t left, int32_t rig
 }
 
 static int32_t join_names(Trainer *trainer, int32_t left, int32_t right) {
-    Text joined = {0};
+    AUTO_TEXT Text joined = {0};
     text_append(&joined, trainer->names[left].bytes, trainer->names[left].length);
     text_append(&joined, trainer->names[right].bytes, trainer->names[right].length);
-    int32_t token = add_token(trainer, joined.bytes, joined.length);
-    text_free(&joined);
-    return token;
+    return add_token(trainer, joined.bytes, joined.length);
 }
 
 static void merge_pair(Trainer *trainer, uint64_t key) {

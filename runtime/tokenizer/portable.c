@@ -49,7 +49,7 @@ static void put_sized_bytes(Text *out, const char *bytes, size_t length) {
 /* ---- the texts of tokens ---- */
 
 static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
-    Text bytes = {0};
+    AUTO_TEXT Text bytes = {0};
     size_t *ends = memory_new(sizeof *ends * (size_t)tokenizer->size), start = 0;
     const bool good = tokenizer_bytes(tokenizer, &bytes, ends);
     put_word32(out, (uint32_t)tokenizer->size);
@@ -58,7 +58,6 @@ static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
         put_word32(out, (uint32_t)(ends[token] - start) | hidden);
         text_append(out, bytes.bytes + start, ends[token] - start);
     }
-    text_free(&bytes);
     free(ends);
     return good;
 }
@@ -262,7 +261,7 @@ static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *mas
 }
 
 static bool put_classes(const Classes *classes, Text *out) {
-    Text all = {0}, runs = {0};
+    AUTO_TEXT Text all = {0}, runs = {0};
     uint32_t *masks = memory_new(sizeof *masks * 0x110000), count = 0;
     all_characters(&all);
     bool good = true;
@@ -276,8 +275,6 @@ static bool put_classes(const Classes *classes, Text *out) {
     }
     put_word32(out, count);
     text_append(out, runs.bytes, runs.length);
-    text_free(&all);
-    text_free(&runs);
     free(masks);
     return good;
 }
@@ -374,7 +371,7 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     const Vocabulary *vocabulary = &tokenizer->vocabulary;
     const SplitterList *splitters = &tokenizer->splitters;
     Classes classes = {0};
-    Text split = {0};
+    AUTO_TEXT Text split = {0};
     put_word32(out, 1);
     for (int i = 0; i < 256; i++) put_word32(out, (uint32_t)vocabulary->letters[i]);
     put_word32(out, vocabulary->ignore_merges);
@@ -386,7 +383,6 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     put_merges(vocabulary, out);
     bool good = put_splitters(splitters, &classes, &split) && put_classes(&classes, out);
     text_append(out, split.bytes, split.length);
-    text_free(&split);
     for (int i = 0; i < classes.count; i++) free(classes.texts[i]);
     return good;
 }

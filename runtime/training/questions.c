@@ -55,7 +55,7 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     *candidate = (AnswerChoice){.row = {.told = told, .sampling = {.repetition = 1}}};
     const char *said = choice + strspn(choice, " ");
     candidate->characters = (double)character_count(said, strlen(said));
-    Text text = {0};
+    AUTO_TEXT Text text = {0};
     TokenList before = {0};
     text_append(&text, context, length - spaces);
     bool good = encode_question(questions, &text, &before);
@@ -65,7 +65,6 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     candidate->from = before.count;
     candidate->row.prompt = candidate->row.tokens.count;
     tokens_free(&before);
-    text_free(&text);
     return good;
 }
 

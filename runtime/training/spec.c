@@ -53,6 +53,10 @@ MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, ch
     return compiler;
 }
 
+void spec_close_at(MoecCompiler **compiler) {
+    moec_close(*compiler);
+}
+
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     if (spec_is_run(operand)) return open_run(operand, sets);
     const char *colon = model_part(operand);

@@ -348,13 +348,13 @@ bool subject_open(AgainstSubject *subject) {
     const bool standard = !colon && !file_exists(file) && !strpbrk(file, "./");
     bool good = true;
     if (!spec_is_run(operand) && (standard || (colon && file_exists(file)))) {
-        MoecCompiler *declarations = moec_open_declarations(standard ? NULL : file, search);
+        AUTO_CLOSE MoecCompiler *declarations =
+            moec_open_declarations(standard ? NULL : file, search);
         const char *name = standard ? operand : colon + 1;
         json_auto_t *layer =
             standard || !is_model(declarations, name) ? layer_described(declarations, name) : NULL;
         good = standard || reports_good(declarations);
         if (good && layer) good = use_layer(subject, layer, standard ? NULL : file);
-        moec_close(declarations);
     }
     if (good && !subject->text && options->sizes)
         good = error_message("use --set, -b and -c", "--sizes is for a layer, but %s is a model",

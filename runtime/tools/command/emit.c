@@ -413,11 +413,10 @@ static bool emit(const EmitOptions *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
-    MoecCompiler *compiler = open_emitted_spec(options, file);
+    AUTO_CLOSE MoecCompiler *compiler = open_emitted_spec(options, file);
     bool good = compiler && write_aside(options, compiler, file);
     if (good) report_emit(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
-    moec_close(compiler);
     safetensors_close(file);
     return good;
 }

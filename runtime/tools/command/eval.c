@@ -45,10 +45,9 @@ static double scored_bytes(const Data *data, uint64_t scored, const Tokenizer *t
     if (tokenizer && data->text_bytes) {
         const long known = tokenizer_size(tokenizer);
         AUTO_FREE size_t *ends = memory_new(sizeof *ends * (size_t)known);
-        Text bytes = {0};
+        AUTO_TEXT Text bytes = {0};
         if (tokenizer_bytes(tokenizer, &bytes, ends))
             share = scored_share(data, scored, ends, known);
-        text_free(&bytes);
     }
     return share * (double)data->text_bytes;
 }
@@ -229,7 +228,7 @@ static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecC
 
 static bool evaluate_run(const EvalOptions *options) {
     Safetensors *file = checkpoint_open(options->operand);
-    MoecCompiler *compiler =
+    AUTO_CLOSE MoecCompiler *compiler =
         file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
     Device *device = compiler ? device_open(options->device) : NULL;
     Tokenizer *tokenizer = NULL;
@@ -238,7 +237,6 @@ static bool evaluate_run(const EvalOptions *options) {
         good = (options->choices    ? measure_choices
                 : options->decoding ? measure_decoding
                                     : measure_data)(options, file, compiler, device, tokenizer);
-    moec_close(compiler);
     tokenizer_close(tokenizer);
     device_close(device);
     safetensors_close(file);

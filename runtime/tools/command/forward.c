@@ -253,7 +253,7 @@ static void print_forward_json(const ForwardOptions *options, const MoecCompiler
 }
 
 static bool run_outputs(const ForwardOptions *options) {
-    MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
     long context = options->context
                        ? options->context
@@ -274,7 +274,6 @@ static bool run_outputs(const ForwardOptions *options) {
     if (good) written_message(options->out, "moec tensors %s", options->out);
     if (good && options->json) print_forward_json(options, compiler, &results);
     release_results(&results);
-    moec_close(compiler);
     return good;
 }
 

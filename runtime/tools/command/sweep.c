@@ -142,7 +142,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "for example --device cpu, or --device cuda:0,cuda:1",
                                "--device expects a device, got an empty list");
     char *file;
-    MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;
     plan.file = file;
     plan.sets = sets.items;
@@ -157,7 +157,6 @@ int command_sweep(const Command *command, int argc, char **argv) {
                                         : sweep(&plan);
         print_sweep_json(&plan, code, dry_run);
     }
-    moec_close(compiler);
     free(file);
     free((void *)plan.devices);
     return code;

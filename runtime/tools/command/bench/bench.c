@@ -20,14 +20,13 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
 
 /* Reads the training settings of the spec; false after a message. */
 static bool read_spec(Bench *bench) {
-    MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
     bench->settings = settings_of(compiler);
     bench->rounded = moec_rounded(compiler);
     read_cost(bench, compiler);
     bench_tell_text(bench, "model", moec_model(compiler));
     bench_tell_text(bench, "graph", bench->graph);
-    moec_close(compiler);
     return true;
 }
 

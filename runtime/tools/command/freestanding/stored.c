@@ -222,14 +222,12 @@ static bool write_assembly(const FreestandingFolder *folder, size_t floats, size
         "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
     static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
                                "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
-    Text text = {0};
+    AUTO_TEXT Text text = {0};
     text_append(&text, head, strlen(head));
     add_included_array(&text, "moec_floats", 0, floats);
     if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);
     text_append(&text, tail, strlen(tail));
-    const bool good = folder_write(folder->out, "weights.S", text.bytes, text.length);
-    text_free(&text);
-    return good;
+    return folder_write(folder->out, "weights.S", text.bytes, text.length);
 }
 
 bool stored_check(const FreestandingFolder *folder) {

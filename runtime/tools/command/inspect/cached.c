@@ -224,7 +224,7 @@ bool cached_show(const DecodedInput *input, const TextList *names, ShownList *li
 
 void cached_list(const DecodedInput *input) {
     const GraphShape shape = cached_shape(input);
-    MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
     MoecProgram *program = compiler && !moec_refines(compiler)
                                ? moec_compile(compiler, MOEC_DECODE, shape.batch, shape.context, 1)
                                : NULL;
@@ -235,5 +235,4 @@ void cached_list(const DecodedInput *input) {
         if (caches[i].spec.file) printf("  %s:%d", caches[i].spec.file, caches[i].spec.line);
         puts("");
     }
-    moec_close(compiler);
 }

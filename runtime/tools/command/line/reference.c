@@ -233,27 +233,25 @@ static void print_names(const char *const *names, int count) {
 /* Models and experiments of a file. */
 static int print_models(const char *file) {
     const TextList sets = {0};
-    MoecCompiler *compiler = spec_open_quietly(file, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(file, &sets);
     int count;
     if (!compiler) return EXIT_INPUT;
     const char *const *models = moec_models(compiler, &count);
     print_names(models, count);
     const char *const *experiments = moec_experiments(compiler, &count);
     print_names(experiments, count);
-    moec_close(compiler);
     return 0;
 }
 
 /* Paths of the options of a model. */
 static int print_page_options(const char *operand) {
     const TextList sets = {0};
-    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(operand, &sets);
     const char *text = compiler && !moec_failed(compiler) ? moec_options_json(compiler) : NULL;
     json_t *options = json_loads(text ? text : "{}", 0, NULL), *value;
     const char *path;
     json_object_foreach(options, path, value) puts(path);
     json_decref(options);
-    moec_close(compiler);
     return text ? 0 : EXIT_INPUT;
 }
 

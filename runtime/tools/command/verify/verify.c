@@ -65,7 +65,7 @@ static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
 
 /* The forms of these graphs, from programs compiled once more. */
 static bool note_forms(Comparison *comparison, const GraphShape *graphs, int count) {
-    MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
     int forms;
     moec_form_names(comparison->compiler, &forms);
     for (int i = 0; compiler && i < count; i++)
@@ -77,9 +77,7 @@ static bool note_forms(Comparison *comparison, const GraphShape *graphs, int cou
         const bool *has = program ? moec_forms(compiler, program) : NULL;
         for (int form = 0; has && form < forms; form++) comparison->forms[form] |= has[form];
     }
-    bool good = compiler && reports_good(compiler);
-    moec_close(compiler);
-    return good;
+    return compiler && reports_good(compiler);
 }
 
 static void add_variants(Comparison *comparison, const Engine *engine) {
@@ -171,11 +169,8 @@ static VerifyShape own_shape(const VerifyOptions *options, MoecCompiler *compile
 
 static bool compare(const VerifyOptions *options, Device *device, json_t *json) {
     VerifyShape shapes[SHAPE_LIMIT];
-    MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
-    if (!compiler || !reports_good(compiler)) {
-        moec_close(compiler);
-        return false;
-    }
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
+    if (!compiler || !reports_good(compiler)) return false;
     if (options->mesh) {
         const Comparison comparison = {.operand = options->operand,
                                        .sets = &options->sets,
@@ -183,9 +178,7 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
                                        .compiler = compiler,
                                        .seconds = OWN_SECONDS,
                                        .rounded = true};
-        const bool agrees = verify_mesh(&comparison, options->mesh, options->seed, json);
-        moec_close(compiler);
-        return agrees;
+        return verify_mesh(&comparison, options->mesh, options->seed, json);
     }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
@@ -203,7 +196,6 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         if (options->forms) comparison.forms = memory_new(sizeof(bool) * (size_t)forms);
         good &= compare_shape(&comparison, options->seed, json);
     }
-    moec_close(compiler);
     return good;
 }
 
