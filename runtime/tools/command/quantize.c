@@ -213,7 +213,7 @@ static bool write_quantized(Quantization *work, const char *path) {
     int count;
     TensorEntry *entries = model_entries(work->model, false, notes, &count);
     if (!entries) return false;
-    void **made = memory_new(sizeof *made * ((size_t)count + 1));
+    AUTO_FREE void **made = memory_new(sizeof *made * ((size_t)count + 1));
     quantize_entries(work, entries, notes, made);
     const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
                                    .files = safetensors_files(work->file)};
@@ -227,7 +227,6 @@ static bool write_quantized(Quantization *work, const char *path) {
                         &place);
     const bool written = good && safetensors_write(path, entries, count, notes);
     for (int i = 0; i < count; i++) free(made[i]);
-    free(made);
     entries_free(entries, count);
     json_decref(companions.files);
     json_decref(notes);
@@ -263,7 +262,7 @@ int command_quantize(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!work.type || !work.out)
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");
-    char *path = path_join(work.out, "last.safetensors");
+    AUTO_FREE char *path = path_join(work.out, "last.safetensors");
     const bool good = check_quantize_options(&work) && open_floats(&work) && settle_int8(&work) &&
                       (!work.data || calibrate_matrices(&work)) && write_quantized(&work, path);
     if (good) report_quantization(&work, path);
@@ -271,6 +270,5 @@ int command_quantize(const Command *command, int argc, char **argv) {
     moec_close(work.compiler);
     safetensors_close(work.file);
     for (int i = 0; i < 2; i++) free(work.sets[i]);
-    free(path);
     return good ? 0 : EXIT_INPUT;
 }
