@@ -1,8 +1,10 @@
 /* sweep: moec sweep: trains the variants of an experiment and compares them. */
 #include "abi/json_make.h"
 #include "base/files.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "mesh/mesh.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "tools/experiment/experiment.h"
@@ -138,7 +140,15 @@ int command_sweep(const Command *command, int argc, char **argv) {
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
+    const ProcessGroup launch = launch_read();
+    mesh_hold_messages(&launch);
     int code = arguments_read(command, table, argc, argv, &operand);
+    if (code < 0 && launch.size > 1) {
+        error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
+                      "moec sweep runs in one process, but %s started %d", launch.command,
+                      launch.size);
+        code = EXIT_INPUT;
+    }
     if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
     plan.devices = devices_of(device, &plan.device_count);
