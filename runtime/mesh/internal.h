@@ -76,7 +76,9 @@ struct Mesh {
     bool overlaps;              /* with computation */
 };
 
-/* Seconds until a stall ends the run, from the environment; false after a message. */
+/* Seconds until a stall ends the run, from the environment; false after a message. The start and the
+ * first step can take FIRST_FACTOR times as long. */
+enum { FIRST_FACTOR = 10 };
 bool watch_limit(double *limit);
 /* Connects the processes by `mesh->here`; collective. */
 Watchdog *watch_start(Mesh *mesh);

@@ -175,6 +175,14 @@ same "$work/stages" "$work/stages_2"
 launcher="$first -n 2" train "$work/few" --set "$stages" --set train.gradient_accumulation_steps=1 >"$work/out" 2>&1 && wrong "a stage with too few micro-batches is accepted"
 grep -q 'a stage cannot divide its micro-batches (1) over 2 processes' "$work/out" || wrong "$(cat "$work/out")"
 
+# A process that does not start MPI ends the others after ten times the limit of a stall.
+for name in $mpi; do
+    code=0
+    MOEC_WATCHDOG_TIMEOUT=0.3 timeout 30 $name -n 2 sh -c 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then exec sleep 60; fi; exec "$@"' sh \
+        moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null || code=$?
+    [ $code -ne 0 ] && [ $code -ne 124 ] || wrong "$name: exit code $code without a second process"
+    [ "$(grep -c 'mpirun started 2 processes, but MPI has not connected them within 3 s' "$work/out")" = 1 ] || wrong "$name: $(cat "$work/out")"
+done
 MOEC_WATCHDOG_TIMEOUT=soon $first -n 2 moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null && wrong "a wrong limit is accepted"
 [ "$(grep -c "MOEC_WATCHDOG_TIMEOUT is 'soon': expected seconds above 0" "$work/out")" = 1 ] || wrong "wrong limit: $(cat "$work/out")"
 
