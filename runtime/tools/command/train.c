@@ -65,9 +65,10 @@ static void print_run_plan(const TrainRun *run, size_t program) {
         snprintf(experts + strlen(experts), sizeof experts - strlen(experts),
                  ", sequences of a micro-batch over %d", run->stages.sharing);
     if (run->mesh)
-        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
+        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lane%s\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
-                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes);
+                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes,
+                run->place.lanes == 1 ? "" : "s");
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
