@@ -76,8 +76,8 @@ struct Mesh {
     bool overlaps;              /* with computation */
 };
 
-/* Seconds until a stall ends the run, from the environment; false after a message. The start and the
- * first step can take FIRST_FACTOR times as long. */
+/* Seconds until a stall ends the run, from the environment; false after a message. Factor of the
+ * limit for the start and for the first step. */
 enum { FIRST_FACTOR = 10 };
 bool watch_limit(double *limit);
 /* Connects the processes by `mesh->here`; collective. */

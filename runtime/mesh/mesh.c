@@ -105,8 +105,8 @@ static int start_library(Mesh *mesh, const ProcessGroup *launch, double seconds,
     return error;
 }
 
-/* Starts the library, in some seconds at most if they are not 0, and checks that it has the processes
- * of the launcher. */
+/* Starts the library, in some seconds at most if they are not 0, and checks that it has the
+ * processes of the launcher. */
 static bool connect(Mesh *mesh, const ProcessGroup *launch, double seconds) {
     char version[LIBRARY_TEXT] = "";
     mesh->rank = launch->rank;

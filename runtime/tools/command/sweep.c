@@ -110,6 +110,18 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
     return -1;
 }
 
+/* -1 to continue, otherwise the exit code after a message. */
+static int read_arguments(const Command *command, const Option *table, int argc, char **argv,
+                          const char **operand) {
+    const ProcessGroup launch = launch_read();
+    mesh_hold_messages(&launch);
+    const int code = arguments_read(command, table, argc, argv, operand);
+    if (code >= 0 || launch.size == 1) return code;
+    error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
+                  "moec sweep runs in one process, but %s started %d", launch.command, launch.size);
+    return EXIT_INPUT;
+}
+
 int command_sweep(const Command *command, int argc, char **argv) {
     const char *operand;
     bool dry_run = false, json = false, resume;
@@ -140,15 +152,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
-    const ProcessGroup launch = launch_read();
-    mesh_hold_messages(&launch);
-    int code = arguments_read(command, table, argc, argv, &operand);
-    if (code < 0 && launch.size > 1) {
-        error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
-                      "moec sweep runs in one process, but %s started %d", launch.command,
-                      launch.size);
-        code = EXIT_INPUT;
-    }
+    int code = read_arguments(command, table, argc, argv, &operand);
     if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
     plan.devices = devices_of(device, &plan.device_count);
