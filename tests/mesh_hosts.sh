@@ -35,7 +35,7 @@ for space in $one $two; do
 done
 
 # Open MPI uses it as ssh: AGENT ADDRESS COMMAND. The second host mounts another file system at $work/own.
-mkdir "$work/own" "$work/cache"
+mkdir -p "$work/own" "$work/cache"
 cat >"$work/agent" <<AGENT
 #!/bin/sh
 shift

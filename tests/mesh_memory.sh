@@ -12,7 +12,7 @@
 . tests/mesh_common.sh
 [ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
 # shellcheck disable=SC2086 # several words
-set -- "${*:-dense dense_zero_0 dense_bf16 lanes averaged matrices mixture mixture_bf16 saved nested}" $mpi
+set -- "${*:-dense dense_zero_0 dense_bf16 lanes averaged matrices mixture mixture_bf16 saved nested narrow narrow_saved}" $mpi
 models=$1 first=$2
 export OMP_NUM_THREADS=1
 cat stdlib/*.moe >"$work/text"
@@ -20,8 +20,9 @@ cat stdlib/*.moe >"$work/text"
 # resident MODEL MESH: bytes of each of 4 processes after 3 steps, in order of rank, in `resident`
 resident() {
     (timeout 600 $first -n 4 moec train "tests/mesh_memory.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 -v </dev/null >"$work/out" 2>&1) &
-    for _ in $(seq 1200); do
-        [ "$(cat "$work/$1/log.jsonl" 2>/dev/null | grep -c '"grad_norm"')" -lt 3 ] || break
+    child=$!
+    until [ "$(cat "$work/$1/log.jsonl" 2>/dev/null | grep -c '"grad_norm"')" -ge 3 ]; do
+        kill -0 $child 2>/dev/null || wrong "$1: $(cat "$work/out")"
         sleep 0.3
     done
     resident=
@@ -51,7 +52,7 @@ resident tiny data=4
 base=$(echo "$resident" | awk '{ print ($1 + $2 + $3 + $4) / 4 }')
 for model in $models; do
     expert=1
-    case $model in mixture* | saved | nested) expert=4 ;; esac
+    case $model in mixture* | saved | nested | narrow* | many_experts) expert=4 ;; esac
     resident "$model" data=4,expert=$expert
     echo "$resident" | awk -v name="$model" -v base="$base" -v planned="$(planned "$model" $expert)" '
         { for (i = 1; i <= NF; i++) { ratio = ($i - base) / planned; text = text sprintf(" %.3f", ratio); if (ratio < 0.97 || ratio > 1.03) wrong = 1 } }

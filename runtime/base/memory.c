@@ -98,6 +98,12 @@ void *memory_reserve(size_t bytes) {
     return all;
 }
 
+void memory_divide(void *block, size_t bytes, size_t at) {
+    const size_t start = at / HUGE * HUGE;
+    if (start < at && start + HUGE <= bytes)
+        madvise((unsigned char *)block + start, HUGE, MADV_NOHUGEPAGE);
+}
+
 #ifndef MADV_COLLAPSE /* since Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif

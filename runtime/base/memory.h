@@ -26,6 +26,9 @@ void *memory_map(size_t bytes);
 void *memory_reserve(size_t bytes);
 /* Joins its accessed pages to huge pages where all pages of one are accessed. */
 void memory_join_pages(void *block, size_t bytes);
+/* Small pages around an offset of a block of memory_map: an access on one side of it does not use
+ * memory on the other. */
+void memory_divide(void *block, size_t bytes, size_t at);
 void memory_unmap(void *block, size_t bytes);
 /* Releases the whole pages of a part of a block, whose content is then undefined, or of a mapped
  * file, which is read again. */

@@ -76,7 +76,9 @@ struct Mesh {
     bool overlaps;              /* with computation */
 };
 
-/* Seconds until a stall ends the run, from the environment; false after a message. */
+/* Seconds until a stall ends the run, from the environment; false after a message. Factor of the
+ * limit for the start and for the first step. */
+enum { FIRST_FACTOR = 10 };
 bool watch_limit(double *limit);
 /* Connects the processes by `mesh->here`; collective. */
 Watchdog *watch_start(Mesh *mesh);

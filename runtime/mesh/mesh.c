@@ -3,9 +3,15 @@
 #include "base/memory.h"
 #include "base/message.h"
 
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- messages of processes other than process 0 ---- */
@@ -67,12 +73,45 @@ static bool can_connect(const ProcessGroup *launch, bool on_gpus) {
                          "srun started %d processes without an interface to MPI", launch->size);
 }
 
-/* Starts the library and checks that it has the processes of the launcher. */
-static bool connect(Mesh *mesh, const ProcessGroup *launch) {
+/* A start of the library that lasts too long, for example because a process is missing. */
+typedef struct StartLimit {
+    const ProcessGroup *launch;
+    double seconds;
+    int started; /* eventfd */
+} StartLimit;
+
+static void *observe_start(void *data) {
+    const StartLimit *limit = data;
+    const double seconds = limit->seconds + (limit->launch->rank > 0); /* process 0 reports */
+    struct pollfd started = {.fd = limit->started, .events = POLLIN};
+    if (poll(&started, 1, (int)fmin(seconds * 1000, INT_MAX)) != 0) return NULL;
+    if (limit->launch->rank == 0)
+        error_message("start it again; check that each host is reachable and starts its processes",
+                      "%s started %d processes, but MPI has not connected them within %g s",
+                      limit->launch->command, limit->launch->size, limit->seconds);
+    _exit(1);
+}
+
+static int start_library(Mesh *mesh, const ProcessGroup *launch, double seconds, char *version) {
+    const uint64_t one = 1;
+    StartLimit limit = {.launch = launch, .seconds = seconds, .started = eventfd(0, EFD_CLOEXEC)};
+    pthread_t thread;
+    const bool observed = seconds > 0 && limit.started >= 0 &&
+                          pthread_create(&thread, NULL, observe_start, &limit) == 0;
+    const int error = mesh->here->start(&mesh->rank, &mesh->size, version);
+    if (observed && write(limit.started, &one, sizeof one) == (ssize_t)sizeof one)
+        pthread_join(thread, NULL);
+    if (limit.started >= 0) close(limit.started);
+    return error;
+}
+
+/* Starts the library, in some seconds at most if they are not 0, and checks that it has the
+ * processes of the launcher. */
+static bool connect(Mesh *mesh, const ProcessGroup *launch, double seconds) {
     char version[LIBRARY_TEXT] = "";
     mesh->rank = launch->rank;
     mesh->size = launch->size;
-    int error = mesh->here->start(&mesh->rank, &mesh->size, version);
+    const int error = start_library(mesh, launch, seconds, version);
     version[strcspn(version, ",\n")] = 0;
     if (error && launch->launcher == LAUNCHER_TORCHRUN) return false;
     if (error)
@@ -139,7 +178,9 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
     Mesh *mesh = memory_new(sizeof *mesh);
     const bool sockets = launch->launcher == LAUNCHER_TORCHRUN;
     mesh->here = mesh->there = sockets ? &rendezvous_library : mpi_open(launch);
-    if (!mesh->here || !connect(mesh, launch)) {
+    double limit;
+    good = watch_limit(&limit) && good;
+    if (!mesh->here || !connect(mesh, launch, good ? FIRST_FACTOR * limit : 0)) {
         char *text = held_messages();
         if (launch->local_rank == 0) fputs(text, stderr); /* of another host */
         free(text);
@@ -147,8 +188,7 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
     }
     Introduction *all = memory_new(sizeof *all * (size_t)mesh->size);
     gethostname(all[mesh->rank].host, HOST_LENGTH - 1);
-    double limit;
-    all[mesh->rank].good = watch_limit(&limit) && good;
+    all[mesh->rank].good = good;
     bool equal = mesh->here->gather(all, sizeof *all) == 0;
     if (equal) count_hosts(mesh, all);
     equal = equal && all_good(mesh, all) && all_equal(mesh, properties, count);

@@ -117,10 +117,11 @@ static void *open_kept(const char *kept) {
 const MeshLibrary *mpi_open(const ProcessGroup *launch) {
     char *compiler = compiler_path(launch);
     if (!compiler) {
+        const char *given = getenv("MOEC_MPICC");
         error_message("install it (Debian: apt-get install libopenmpi-dev, or libmpich-dev for "
                       "MPICH), or set MOEC_MPICC to its path",
-                      "mpicc was not found; the %d processes of %s communicate by MPI",
-                      launch->size, launch->command);
+                      "%s was not found; the %d processes of %s communicate by MPI",
+                      given && *given ? given : "mpicc", launch->size, launch->command);
         return NULL;
     }
     char *kept = shim_path(compiler);

@@ -27,8 +27,8 @@ enum { ADDRESSES = 16, NAME_LENGTH = 48, BEAT_MS = 250, CONNECT_MS = 2000, HELLO
 
 /* Seconds: without the thread's turn, as in a suspended job, clocks start again, or half the limit
  * of a stall, if that is shorter; a process that fails waits so long for the same failure of
- * process 0; limits of a stall. */
-static const double gap = 5, grace = 1.5, usual_limit = 60, first_factor = 10;
+ * process 0; limit of a stall. */
+static const double gap = 5, grace = 1.5, usual_limit = 60;
 
 typedef enum PacketKind { HELLO, BEAT, FAILED, GOODBYE, ABORT } PacketKind;
 
@@ -210,7 +210,7 @@ static void check_stall(Watchdog *watch, double now) {
         if (!begun && missing < 0) missing = rank;
         if (rank && now - watch->peers[rank].seen > watch->limit / 2) silent = rank;
     }
-    if (waited < watch->limit * (first && silent < 0 ? first_factor : 1)) return;
+    if (waited < watch->limit * (first && silent < 0 ? FIRST_FACTOR : 1)) return;
     const int rank = silent >= 0 ? silent : missing >= 0 ? missing : size - 1;
     report_stall(watch, rank, state_of(watch, rank, &own), waited);
 }

@@ -171,10 +171,15 @@ static void describe_device(const Device *device, MeshProperty *property) {
              utf8_cut(name ? name : "", 60), name ? name : "", version);
 }
 
-/* A separate device has the optimizer states of the range that it updates. */
+/* Memory for the optimizer states of the range that this process updates. A separate device has
+ * these only. */
 static void keep_own_moments(const TrainRun *run) {
     Model *model = run->model;
     const MeshRange own = mesh_range(run->mesh, moment_elements(model), mesh_rank(run->mesh));
+    for (int i = 0; i < model->table->update->state_count; i++) {
+        memory_divide(model->moments[i], model->table->weight_bytes, own.start * sizeof(float));
+        memory_divide(model->moments[i], model->table->weight_bytes, own.end * sizeof(float));
+    }
     if (!model->device->apart) return;
     model->moment_part = true;
     model->moment_start = own.start;

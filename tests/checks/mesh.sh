@@ -32,7 +32,7 @@ for name in $mpi; do
     launcher="$name -n 2" train "$work/$name" $eight >"$work/out" 2>&1 || wrong "$name: $(cat "$work/out")"
     same "$work/one" "$work/$name"
     grep -q '^2 processes on 1 host; reduction ordered, 8 lanes$' "$work/out" || wrong "$name: no line about the processes"
-    [ "$(grep -c '^done at step 12' "$work/out")" = 1 ] || wrong "$name: not one result: $(cat "$work/out")"
+    [ "$(grep -c '^done at step 12\|^step 10/12 ' "$work/out")" = 2 ] || wrong "$name: not one result: $(cat "$work/out")"
 done
 set -- $mpi
 first=$1
@@ -102,7 +102,11 @@ for command in "" "$first -n 2"; do
 done
 refused "train.reduction_lanes = 3 does not divide the 8 micro-batches" "$first -n 2" --set train.reduction_lanes=3
 refused "has no option 'brightness'" "$first -n 2" --set brightness=3
-refused "mpicc was not found" "env MOEC_MPICC=/nowhere/mpicc $first -n 2"
+refused "/nowhere/mpicc was not found" "env MOEC_MPICC=/nowhere/mpicc $first -n 2"
+refused "unknown option --steep" "$first -n 2" --steep 3
+$first -n 2 moec sweep "$work/small.moe" --data "$work/text" --out "$work/sweep" >"$work/out" 2>&1 </dev/null && wrong "a sweep in two processes is accepted"
+[ "$(grep -c 'moec sweep runs in one process, but mpirun started 2$' "$work/out")" = 1 ] || wrong "a sweep in two processes: $(cat "$work/out")"
+[ ! -e "$work/sweep" ] || wrong "a sweep in two processes wrote its directory"
 refused "torchrun started 2 processes" "env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"
 refused "srun started 2 processes without an interface to MPI" "env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2"
 code=0
@@ -171,6 +175,14 @@ same "$work/stages" "$work/stages_2"
 launcher="$first -n 2" train "$work/few" --set "$stages" --set train.gradient_accumulation_steps=1 >"$work/out" 2>&1 && wrong "a stage with too few micro-batches is accepted"
 grep -q 'a stage cannot divide its micro-batches (1) over 2 processes' "$work/out" || wrong "$(cat "$work/out")"
 
+# A process that does not start MPI ends the others after ten times the limit of a stall.
+for name in $mpi; do
+    code=0
+    MOEC_WATCHDOG_TIMEOUT=0.3 timeout 30 $name -n 2 sh -c 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then exec sleep 60; fi; exec "$@"' sh \
+        moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null || code=$?
+    [ $code -ne 0 ] && [ $code -ne 124 ] || wrong "$name: exit code $code without a second process"
+    [ "$(grep -c 'mpirun started 2 processes, but MPI has not connected them within 3 s' "$work/out")" = 1 ] || wrong "$name: $(cat "$work/out")"
+done
 MOEC_WATCHDOG_TIMEOUT=soon $first -n 2 moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null && wrong "a wrong limit is accepted"
 [ "$(grep -c "MOEC_WATCHDOG_TIMEOUT is 'soon': expected seconds above 0" "$work/out")" = 1 ] || wrong "wrong limit: $(cat "$work/out")"
 

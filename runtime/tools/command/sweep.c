@@ -1,8 +1,10 @@
 /* sweep: moec sweep: trains the variants of an experiment and compares them. */
 #include "abi/json_make.h"
 #include "base/files.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "mesh/mesh.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "tools/experiment/experiment.h"
@@ -103,6 +105,18 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
     return -1;
 }
 
+/* -1 to continue, otherwise the exit code after a message. */
+static int read_arguments(const Command *command, const Option *table, int argc, char **argv,
+                          const char **operand) {
+    const ProcessGroup launch = launch_read();
+    mesh_hold_messages(&launch);
+    const int code = arguments_read(command, table, argc, argv, operand);
+    if (code >= 0 || launch.size == 1) return code;
+    error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
+                  "moec sweep runs in one process, but %s started %d", launch.command, launch.size);
+    return EXIT_INPUT;
+}
+
 int command_sweep(const Command *command, int argc, char **argv) {
     const char *operand;
     bool dry_run = false, json = false, resume;
@@ -133,7 +147,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = read_arguments(command, table, argc, argv, &operand);
     if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
     plan.devices = devices_of(device, &plan.device_count);

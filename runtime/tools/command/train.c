@@ -65,9 +65,10 @@ static void print_run_plan(const TrainRun *run, size_t program) {
         snprintf(experts + strlen(experts), sizeof experts - strlen(experts),
                  ", sequences of a micro-batch over %d", run->stages.sharing);
     if (run->mesh)
-        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
+        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lane%s\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
-                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes);
+                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes,
+                run->place.lanes == 1 ? "" : "s");
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
@@ -206,12 +207,10 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
 
 static int open_and_train(const char *operand, const char *device_name, const TextList *sets,
                           RunOptions *options, bool json) {
-    const ProcessGroup launch = launch_read();
-    mesh_hold_messages(&launch); /* of processes without progress lines, too */
-    options->launch = &launch;
+    const ProcessGroup *launch = options->launch;
     progress_phase("compilation");
-    Device *device = launch.size > 1 && strcmp(device_name, "cuda") == 0
-                         ? cuda_open_local(launch.local_rank, launch.local_size)
+    Device *device = launch->size > 1 && strcmp(device_name, "cuda") == 0
+                         ? cuda_open_local(launch->local_rank, launch->local_size)
                          : device_open(device_name);
     MoecCompiler *compiler = device ? spec_open(operand, sets) : NULL;
     int code = train(device, compiler, options, json);
@@ -242,7 +241,9 @@ int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
     bool json = false, times = false;
     TextList sets = {0};
-    RunOptions options = {.steps = -1, .seed = -1, .until = -1, .command = argv};
+    const ProcessGroup launch = launch_read();
+    mesh_hold_messages(&launch); /* of wrong arguments and of processes without progress lines */
+    RunOptions options = {.steps = -1, .seed = -1, .until = -1, .command = argv, .launch = &launch};
     const Option table[] = {
         {OPTION_GROUP, "data and output", NULL, NULL, NULL},
         {OPTION_TEXT, "--data", "DATA", &options.data,

@@ -51,7 +51,7 @@ int arguments_wrong(const Command *command, const char *help, const char *format
     va_end(arguments);
     AUTO_FREE char *example = memory_format("for example: moec %s", command->examples[0]);
     error_message(help ? help : example, "%s", message);
-    fprintf(stderr, "usage: moec %s %s\n", command->name, command->forms);
+    fprintf(message_file(), "usage: moec %s %s\n", command->name, command->forms);
     return EXIT_USAGE;
 }
 
@@ -331,7 +331,8 @@ static void apply_settings(const Reading *reading) {
 }
 
 static void apply_common(const Reading *reading) {
-    message_level(common.quiet ? -1 : common.verbose);
+    /* A process that holds its messages stays quiet. */
+    message_level(common.quiet || message_is_quiet() ? -1 : common.verbose);
     moec_print_notes(!common.quiet);
     if (common.color) message_color(common.color);
     const unsigned settings = reading->command->settings;
