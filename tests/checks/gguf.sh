@@ -161,6 +161,7 @@ spoilt "not a multiple of general.alignment" $((name + 41)) '\001'
 spoilt "two tensors overlap" $((name + 41)) '\040'
 spoilt "empty, too long or contains a zero byte" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key occurs twice" "$(at llama.attention.key_length)" llama.attention.head_count
+spoilt "keys arch.* of config.json are the keys llama.* of bad.gguf" "$(at llama.block_count)" llama.block_counx
 spoilt "no layout supports general.architecture 'llamb'" $(($(at llama) + 4)) b
 
 file=gguf_long/model.gguf

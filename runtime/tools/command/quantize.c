@@ -225,7 +225,8 @@ static bool write_quantized(Quantization *work, const char *path) {
     if (good)
         checkpoint_note(notes, moec_model(work->compiler), moec_bundle(work->compiler), &companions,
                         &place);
-    const bool written = good && safetensors_write(path, entries, count, notes);
+    const bool written =
+        good && (safetensors_write(path, entries, count, notes) || folder_abandon(work->out));
     for (int i = 0; i < count; i++) free(made[i]);
     free(made);
     entries_free(entries, count);

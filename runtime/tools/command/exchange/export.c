@@ -189,8 +189,9 @@ static bool write_gguf(const Export *export) {
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
                       checkpoint_file(file, "chat_template.jinja"));
-    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
-                              checkpoint_file(file, "config.json"));
+    good = good && (gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
+                               checkpoint_file(file, "config.json")) ||
+                    folder_abandon(export->out));
     char *types = gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
     free(types);
@@ -205,7 +206,8 @@ static bool write_own(const Export *export) {
     int count;
     const bool good =
         (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
-        folder_make(export->out) && gguf_own_write(&own, path, &count, &types);
+        folder_make(export->out) &&
+        (gguf_own_write(&own, path, &count, &types) || folder_abandon(export->out));
     if (good) report_export(export, count, path, types, "moec import %s --out DIR");
     free(types);
     free(path);

@@ -88,17 +88,26 @@ static bool recognise(Import *import) {
     return false;
 }
 
+/* Prints the errors of a compiler about the configuration. In layouts of GGUF, "arch." is a prefix
+ * of keys. Returns false. */
+static bool report_config(const Import *import, MoecCompiler *compiler) {
+    const Config *config = import->config;
+    char *text = memory_format("%s: %s", config->path, moec_reports(compiler));
+    message_reports(text);
+    free(text);
+    if (gguf_of(import))
+        note_message(
+            "keys arch.* of config.json are the keys %s.* of %s; download or convert it again",
+            config_text(config, "general.architecture"), config->path);
+    return false;
+}
+
 static bool make_spec(Import *import) {
     const char *const *others = NULL;
     int count = 0;
     import->spec = moec_layout_spec(import->layouts, import->layout, import->name,
                                     import->config->pairs, import->config->count, &others, &count);
-    if (!import->spec) {
-        char *text = memory_format("%s: %s", import->config->path, moec_reports(import->layouts));
-        message_reports(text);
-        free(text);
-        return false;
-    }
+    if (!import->spec) return report_config(import, import->layouts);
     for (int i = 0; i < count; i++)
         note_message("%s: layout '%s' does not use the key '%.*s'; it is ignored",
                      import->config->path, import->layout, utf8_cut(others[i], 60), others[i]);
@@ -109,7 +118,11 @@ static bool open_spec(Import *import) {
     const char *bundle = moec_layout_bundle(import->layouts, import->name, import->spec);
     import->compiler =
         moec_open_bundle(bundle, strlen(bundle), import->sets.items, import->sets.count);
-    return reports_good(import->compiler);
+    if (!moec_failed(import->compiler) || import->sets.count) return reports_good(import->compiler);
+    report_config(import, import->compiler);
+    note_message("%s.moe follows from %s by layout '%s'; correct one of the two", import->name,
+                 import->config->path, import->layout);
+    return false;
 }
 
 /* The tokenizer of the GGUF file. */
