@@ -214,18 +214,19 @@ static bool write_own(const Export *export) {
     return good;
 }
 
-static bool check_type(Export *export) {
-    if (!export->type) return true;
+/* 0, or EXIT_USAGE after a message. */
+static int check_type(const Command *command, Export *export) {
+    if (!export->type) return 0;
     if (exports_own(export))
-        return error_message("omit --type", "--type does not apply to %s", GGUF_OWN);
+        return arguments_wrong(command, "omit --type", "--type does not apply to %s", GGUF_OWN);
     if (strncmp(export->layout, "gguf", 4) != 0)
-        return error_message("add --format gguf, or omit --type",
-                             "--type applies to GGUF files only");
+        return arguments_wrong(command, "add --format gguf, or omit --type",
+                               "--type applies to GGUF files only");
     export->blocks = block_type_named(export->type);
-    return export->blocks ||
-           error_message(
-               "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
-               "--type cannot be '%s'", export->type);
+    if (export->blocks) return 0;
+    return arguments_wrong(
+        command, "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
+        "--type cannot be '%s'", export->type);
 }
 
 int command_export(const Command *command, int argc, char **argv) {
@@ -248,7 +249,9 @@ int command_export(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
-    bool good = check_type(&export) && look_for_option(&export) &&
+    code = check_type(command, &export);
+    if (code) return code;
+    bool good = look_for_option(&export) &&
                 (exports_own(&export)                     ? write_own(&export)
                  : strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
                                                           : write_model_folder(&export));

@@ -80,7 +80,9 @@ static bool recognise(Import *import) {
                *type = config_text(config, key);
     const char *shown = type ? type : "(none)";
     char *names = layout_names(import->layouts);
-    char *remedy = memory_format("known layouts: %s; --layout FILE adds custom ones", names);
+    char *remedy = memory_format(*names ? "known layouts: %s; --layout FILE adds custom ones"
+                                        : "%s has no layout, see stdlib/LAYOUTS.md",
+                                 *names ? names : import->file);
     error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
                   utf8_cut(shown, 60), shown);
     free(remedy);
