@@ -7,11 +7,7 @@
 
 static const Layout *find_layout_named(MoecCompiler *compiler, const char *name) {
     const List *layouts = moec_layout_list(compiler);
-    for (int i = 0; i < layouts->count; i++) {
-        const Layout *layout = layouts->items[i];
-        if (strcmp(layout->name, name) == 0) return layout;
-    }
-    return NULL;
+    return list_named(layouts, offsetof(Layout, name), name);
 }
 
 const char *const *moec_layouts(MoecCompiler *compiler, int *count) {

@@ -32,9 +32,7 @@ const char *moec_learned_positions(MoecCompiler *compiler) {
 
 /* True if one of the nodes is declared in the file itself. */
 static bool has_own(const Unit *unit, const List *nodes) {
-    for (int i = 0; i < nodes->count; i++)
-        if (((Node *)nodes->items[i])->span.source == unit->sources.items[0]) return true;
-    return false;
+    return list_find_by(nodes, offsetof(Node, span.source), unit->sources.items[0]) != NULL;
 }
 
 /* Reads every experiment and reports its errors. The model is the baseline of the selected

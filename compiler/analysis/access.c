@@ -38,9 +38,7 @@ List accesses_of(Arena *arena, const Statement *statement) {
 }
 
 bool accesses_have(const List *accesses, const Tensor *tensor) {
-    for (int i = 0; i < accesses->count; i++)
-        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
-    return false;
+    return list_find_by(accesses, offsetof(Expr, tensor), tensor) != NULL;
 }
 
 bool same_start(const Expr *a, const Expr *b) {

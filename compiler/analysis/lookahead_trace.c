@@ -100,9 +100,7 @@ static bool is_traced_sum(const Statement *statement, const Expr *read) {
 /* Whether the scan itself computes the tensor: its state at the position after. */
 static bool is_of_scan(const Trace *trace, const Statement *scan, const Tensor *tensor) {
     const List *writers = &trace->writers[tensor->id];
-    for (int i = 0; i < writers->count; i++)
-        if (((const Writer *)writers->items[i])->scan == scan) return true;
-    return false;
+    return list_find_by(writers, offsetof(Writer, scan), scan) != NULL;
 }
 
 static LeakKind kind_of(const Trace *trace, const Writer *writer, const Expr *read) {

@@ -172,11 +172,8 @@ bool is_distance(const Expr *expr, const Index *other, const Index *position, do
 /* The positions per index of an axis; 0: it has none. */
 static long block_of_axis(const Past *past, const Axis *axis) {
     if (axis == past->sequence) return 1;
-    for (int i = 0; i < past->blocks.count; i++) {
-        const PastBlocks *blocks = past->blocks.items[i];
-        if (blocks->axis == axis) return blocks->size;
-    }
-    return 0;
+    const PastBlocks *blocks = list_find_by(&past->blocks, offsetof(PastBlocks, axis), axis);
+    return blocks ? blocks->size : 0;
 }
 
 bool is_past_axis(const Past *past, const Axis *axis) {

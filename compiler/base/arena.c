@@ -185,6 +185,25 @@ int list_find(const List *list, const void *item) {
     return -1;
 }
 
+/* The pointer at the offset `member` of an item. */
+static const void *pointer_at(const void *item, size_t member) {
+    const void *pointer;
+    memcpy(&pointer, (const char *)item + member, sizeof pointer);
+    return pointer;
+}
+
+void *list_find_by(const List *list, size_t member, const void *pointer) {
+    for (int i = 0; i < list->count; i++)
+        if (pointer_at(list->items[i], member) == pointer) return list->items[i];
+    return NULL;
+}
+
+void *list_named(const List *list, size_t member, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (!strcmp(pointer_at(list->items[i], member), name)) return list->items[i];
+    return NULL;
+}
+
 void list_remove(List *list, const void *item) {
     int kept = 0;
     for (int i = 0; i < list->count; i++)

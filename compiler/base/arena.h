@@ -40,6 +40,9 @@ void list_push(Arena *arena, List *list, void *item);
 /* Adds a copy of an item of `bytes` bytes; returns the copy. */
 void *list_copy(Arena *arena, List *list, const void *item, size_t bytes);
 int list_find(const List *list, const void *item); /* its index, or -1 */
+/* The first item whose pointer at the offset `member` is `pointer`, or the text `name`; or NULL. */
+void *list_find_by(const List *list, size_t member, const void *pointer);
+void *list_named(const List *list, size_t member, const char *name);
 void list_remove(List *list, const void *item);
 bool list_has_text(const List *list, const char *text); /* of a list of const char * */
 /* Inserts the items before index `position`; appends them if `position` is the count. */

@@ -223,11 +223,7 @@ static void add_scores(Text *text, const List *all) {
 }
 
 static const Relation *relation_of(const Program *program, const Tensor *mask) {
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
-        if (relation->mask == mask) return relation;
-    }
-    return NULL;
+    return list_find_by(&program->relations, offsetof(Relation, mask), mask);
 }
 
 /* A masked reduction on rows whose number depends on the data. */

@@ -254,9 +254,7 @@ static void add_call_facts(const Unit *unit, List *facts) {
 }
 
 static bool has_facts(const List *facts, const char *name) {
-    for (int i = 0; i < facts->count; i++)
-        if (!strcmp(((const Facts *)facts->items[i])->name, name)) return true;
-    return false;
+    return list_named(facts, offsetof(Facts, name), name) != NULL;
 }
 
 void add_function_facts(const Unit *unit, List *facts) {

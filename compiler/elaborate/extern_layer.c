@@ -253,9 +253,7 @@ static void add_extern_arguments(ExternBuild *build, Value *const *arguments) {
 /* ---- operands of the equations ---- */
 
 static bool is_input_of(const ExternBuild *build, const Tensor *tensor) {
-    for (int i = 0; i < build->statement->inputs.count; i++)
-        if (((const Expr *)build->statement->inputs.items[i])->tensor == tensor) return true;
-    return false;
+    return list_find_by(&build->statement->inputs, offsetof(Expr, tensor), tensor) != NULL;
 }
 
 static void find_random_draw(Expr *expr, void *data) {

@@ -8,11 +8,7 @@
 
 static Instance *find_instance(const Table *names, const char *name) {
     const List *found = table_find(names, hash_text(HASH_START, name));
-    for (int i = 0; i < found->count; i++) {
-        Instance *instance = found->items[i];
-        if (!strcmp(instance->name, name)) return instance;
-    }
-    return NULL;
+    return list_named(found, offsetof(Instance, name), name);
 }
 
 static void occupy_segment(Elaborator *e, Table *names, Instance instance) {

@@ -189,11 +189,7 @@ static void bind_parameter_facts(Elaborator *e, const ParameterMatrix *matrix) {
 }
 
 static const OwnNumber *find_own_number(const Tensor *parameter, const char *name) {
-    for (int i = 0; i < parameter->own.count; i++) {
-        const OwnNumber *own = parameter->own.items[i];
-        if (!strcmp(own->name, name)) return own;
-    }
-    return NULL;
+    return list_named(&parameter->own, offsetof(OwnNumber, name), name);
 }
 
 /* Applies the learning-rate factor of the parameter. */

@@ -125,10 +125,8 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
 
 const Node *find_layer(Elaborator *e, const char *name) {
     const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
-    for (int i = 0; i < found->count; i++) {
-        const Node *node = found->items[i];
-        if (!strcmp(node->name, name)) return node;
-    }
+    const Node *node = list_named(found, offsetof(Node, name), name);
+    if (node) return node;
     return layer_formerly(e, name);
 }
 

@@ -5,7 +5,6 @@
 #include "ir/call.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static const char *shown_number(Arena *arena, double value) {
     return isnan(value) ? "nan" : arena_format(arena, "%.6g", value);

@@ -309,9 +309,7 @@ void verify_like(Verify *verify, const char *name, const CallShape *model, const
 }
 
 static bool lists(const List *list, const Tensor *tensor) {
-    for (int i = 0; i < list->count; i++)
-        if (((const Expr *)list->items[i])->tensor == tensor) return true;
-    return false;
+    return list_find_by(list, offsetof(Expr, tensor), tensor) != NULL;
 }
 
 /* Every tensor that the body shares with other statements is an operand of the scan. */

@@ -164,11 +164,7 @@ int layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, i
 /* ---- reading ---- */
 
 static OptionSlot *path_slot(const ConfigReading *reading, const char *path) {
-    for (int i = 0; i < reading->slots.count; i++) {
-        OptionSlot *slot = reading->slots.items[i];
-        if (strcmp(slot->path, path) == 0) return slot;
-    }
-    return NULL;
+    return list_named(&reading->slots, offsetof(OptionSlot, path), path);
 }
 
 static void add_slots(ConfigReading *reading, const Node *value) {

@@ -225,11 +225,9 @@ static void their_shape(Mapper *mapper, MoecFileTensor *file) {
 static MoecFileTensor *their_tensor(Mapper *mapper) {
     char *name = their_name(mapper, true);
     const List *same = table_find(&mapper->by_name, hash_text(HASH_START, name));
-    for (int i = 0; i < same->count; i++) {
-        MoecFileTensor *file = same->items[i];
-        if (strcmp(file->name, name) == 0) return file;
-    }
-    MoecFileTensor *file = arena_alloc(mapper->arena, sizeof *file);
+    MoecFileTensor *file = list_named(same, offsetof(MoecFileTensor, name), name);
+    if (file) return file;
+    file = arena_alloc(mapper->arena, sizeof *file);
     file->name = name;
     file->other_name = their_name(mapper, false);
     their_shape(mapper, file);

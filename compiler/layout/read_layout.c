@@ -422,11 +422,7 @@ static void add_layout_statement(LayoutReader *reader, Layout *layout, Node *nod
 }
 
 static const Node *find_layout_node(const Unit *unit, const char *name) {
-    for (int i = 0; i < unit->layouts.count; i++) {
-        const Node *node = unit->layouts.items[i];
-        if (strcmp(node->name, name) == 0) return node;
-    }
-    return NULL;
+    return list_named(&unit->layouts, offsetof(Node, name), name);
 }
 
 static bool add_layout(LayoutReader *reader, Layout *layout, const Node *node, int depth) {

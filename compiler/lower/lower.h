@@ -6,7 +6,6 @@
 #ifndef LOWER_H
 #define LOWER_H
 
-#include "analysis/range.h"
 #include "module/lowered.h"
 #include "schedule/nest.h"
 

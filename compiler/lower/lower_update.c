@@ -121,10 +121,8 @@ static void declare_arrays(EntryLowering *lowering, Update *update) {
 
 static double own_number(const Tensor *parameter, const Tensor *scalar) {
     if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
-    for (int i = 0; i < parameter->own.count; i++) {
-        const OwnNumber *own = parameter->own.items[i];
-        if (!strcmp(own->name, scalar->name)) return own->value;
-    }
+    const OwnNumber *own = list_named(&parameter->own, offsetof(OwnNumber, name), scalar->name);
+    if (own) return own->value;
     return scalar->scalar == MOEC_SCALAR_MATRIX ? is_matrix(parameter) : scalar->init.a;
 }
 

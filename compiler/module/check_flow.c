@@ -99,11 +99,7 @@ static void trace_kernel(StepFlow *flow, LoopKernel *kernel, Launch launch) {
 
 static LoopKernel *kernel_named(const StepFlow *flow, const char *name) {
     const List *found = table_find(&flow->kernels, hash_text(HASH_START, name));
-    for (int i = 0; i < found->count; i++) {
-        LoopKernel *kernel = found->items[i];
-        if (strcmp(kernel->form.name, name) == 0) return kernel;
-    }
-    return NULL;
+    return list_named(found, offsetof(LoopKernel, form.name), name);
 }
 
 static void trace_param(StepFlow *flow, const Param *param, bool writes) {

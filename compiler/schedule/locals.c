@@ -148,11 +148,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
 }
 
 Local *local_in(const Kernel *kernel, const Tensor *tensor) {
-    for (int i = 0; i < kernel->locals.count; i++) {
-        Local *local = kernel->locals.items[i];
-        if (local->tensor == tensor) return local;
-    }
-    return NULL;
+    return list_find_by(&kernel->locals, offsetof(Local, tensor), tensor);
 }
 
 void choose_locals(Program *program, Kernel *kernel, Kernel *const *users) {

@@ -7,11 +7,7 @@
 #include <string.h>
 
 static const Setting *setting_at(const MoecCompiler *compiler, const char *path) {
-    for (int i = 0; i < compiler->settings.count; i++) {
-        const Setting *setting = compiler->settings.items[i];
-        if (!strcmp(setting->path, path)) return setting;
-    }
-    return NULL;
+    return list_named(&compiler->settings, offsetof(Setting, path), path);
 }
 
 /* ---- settings under other names, as in a checkpoint with an older library ---- */

@@ -22,11 +22,7 @@ static bool is_c_identifier(const char *name) {
 }
 
 static const Source *find_kernel(const Unit *unit, const char *path) {
-    for (int i = 0; i < unit->kernels.count; i++) {
-        const Source *source = unit->kernels.items[i];
-        if (!strcmp(source->path, path)) return source;
-    }
-    return NULL;
+    return list_named(&unit->kernels, offsetof(Source, path), path);
 }
 
 /* The file, relative to the folder of the spec; NULL after a report. */
@@ -120,9 +116,6 @@ void resolve_externs(Unit *unit, const Source *from, Node *node, bool given) {
 }
 
 const ExternFunction *extern_function(const Unit *unit, const Node *node) {
-    for (int i = 0; i < unit->externs.count; i++) {
-        const ExternFile *file = unit->externs.items[i];
-        if (file->node == node) return &file->function;
-    }
-    return NULL;
+    const ExternFile *file = list_find_by(&unit->externs, offsetof(ExternFile, node), node);
+    return file ? &file->function : NULL;
 }

@@ -33,11 +33,7 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
 }
 
 static Source *find_source(const Unit *unit, const char *path) {
-    for (int i = 0; i < unit->sources.count; i++) {
-        Source *source = unit->sources.items[i];
-        if (strcmp(source->path, path) == 0) return source;
-    }
-    return NULL;
+    return list_named(&unit->sources, offsetof(Source, path), path);
 }
 
 /* Given sources are matched by file name alone: their folders may no longer exist. */

@@ -67,11 +67,7 @@ void node_add(Arena *arena, Node *node, Node *kid) {
 }
 
 const Node *node_called(const List *nodes, const char *name) {
-    for (int i = 0; i < nodes->count; i++) {
-        const Node *node = nodes->items[i];
-        if (!strcmp(node->name, name)) return node;
-    }
-    return NULL;
+    return list_named(nodes, offsetof(Node, name), name);
 }
 
 const char *node_kind_name(NodeKind kind) {

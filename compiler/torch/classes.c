@@ -256,16 +256,12 @@ static const char *init_text(Printer *printer) {
 
 static bool class_name_taken(const Torch *torch, const char *name) {
     if (torch_is_reserved(name, strlen(name)) || !strcmp(name, "F")) return true; /* None, F.silu */
-    for (int i = 0; i < torch->classes.count; i++)
-        if (!strcmp(((ClassText *)torch->classes.items[i])->name, name)) return true;
-    return false;
+    return list_named(&torch->classes, offsetof(ClassText, name), name) != NULL;
 }
 
 static ClassText *class_with(Torch *torch, const TorchModule *module, const char *body) {
-    for (int i = 0; i < torch->classes.count; i++) {
-        ClassText *other = torch->classes.items[i];
-        if (!strcmp(other->body, body)) return other;
-    }
+    ClassText *other = list_named(&torch->classes, offsetof(ClassText, body), body);
+    if (other) return other;
     const char *stem = class_name_of(torch, module->name), *name = stem;
     for (int number = 2; class_name_taken(torch, name); number++)
         name = arena_format(torch->arena, "%s%d", stem, number);

@@ -300,11 +300,9 @@ static bool is_alias(const Printer *printer, const Statement *statement, const P
         return false;
     const Expr *step = is_stacked(read->tensor) ? read->args[0] : NULL;
     if (step && (step->kind != EXPR_NUMBER || step->number == 0)) return false;
-    for (int i = 0; i < printer->variables.count; i++) {
-        const PyVariable *other = printer->variables.items[i];
-        if (!strcmp(other->name, value->text)) return other->kind == value->kind;
-    }
-    return false;
+    const PyVariable *other =
+        list_named(&printer->variables, offsetof(PyVariable, name), value->text);
+    return other ? other->kind == value->kind : false;
 }
 
 void print_equation(Printer *printer, Statement *statement) {

@@ -93,13 +93,11 @@ static const char *outer_path(Torch *torch, const char *path, const char **name)
 }
 
 TorchModule *module_at(Torch *torch, const char *path) {
-    for (int i = 0; i < torch->modules.count; i++) {
-        TorchModule *module = torch->modules.items[i];
-        if (!strcmp(module->path, path)) return module;
-    }
+    TorchModule *module = list_named(&torch->modules, offsetof(TorchModule, path), path);
+    if (module) return module;
     const char *name;
-    TorchModule *outer = module_at(torch, outer_path(torch, path, &name)),
-                *module = module_new(torch, name, path);
+    TorchModule *outer = module_at(torch, outer_path(torch, path, &name));
+    module = module_new(torch, name, path);
     list_push(torch->arena, &outer->children, module);
     return module;
 }

@@ -306,11 +306,7 @@ static bool terms_hold(Torch *torch, const TorchReader *reader, const TorchNumbe
 }
 
 const TorchNumber *torch_number(const Torch *torch, const void *key) {
-    for (int i = 0; i < torch->numbers.count; i++) {
-        const TorchNumber *number = torch->numbers.items[i];
-        if (number->key == key) return number;
-    }
-    return NULL;
+    return list_find_by(&torch->numbers, offsetof(TorchNumber, key), key);
 }
 
 bool depends_on_run(const TorchNumber *number) {

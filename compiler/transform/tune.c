@@ -35,11 +35,9 @@ static void tune_numbers(Program *program, Tensor *tensor, const Tuned *row) {
 }
 
 static double forward_of(const Tuned *row) {
-    for (int i = 0; i < row->numbers.count; i++) {
-        const TunedNumber *number = row->numbers.items[i];
-        if (!strcmp(number->name, "multiplier")) return number->after;
-    }
-    return 1;
+    const TunedNumber *number =
+        list_named(&row->numbers, offsetof(TunedNumber, name), "multiplier");
+    return number ? number->after : 1;
 }
 
 static Statement *scale_result(Program *program, Statement *statement, double factor) {

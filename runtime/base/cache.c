@@ -44,18 +44,16 @@ static char *distrust(const char *folder) {
     if (status.st_mode & (S_IWGRP | S_IWOTH))
         return memory_format("other users can write %s", folder);
     if (access(folder, W_OK) != 0) return memory_format("%s: %s", folder, strerror(errno));
-    char *parent = open_parent(folder);
-    char *reason = parent ? memory_format("other users can replace files in %s", parent) : NULL;
-    free(parent);
-    return reason;
+    AUTO_FREE char *parent = open_parent(folder);
+    return parent ? memory_format("other users can replace files in %s", parent) : NULL;
 }
 
 char *cache_folder(void) {
     static atomic_bool is_reported;
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *above = base && *base == '/'   ? memory_format("%s", base)
-                  : home && *home == '/' ? path_join(home, ".cache")
-                                         : NULL;
+    AUTO_FREE char *above = base && *base == '/'   ? memory_format("%s", base)
+                            : home && *home == '/' ? path_join(home, ".cache")
+                                                   : NULL;
     char *folder = above ? path_join(above, "moec") : NULL, *reason = NULL;
     if (!folder)
         reason = memory_format("neither XDG_CACHE_HOME nor HOME is set");
@@ -63,7 +61,6 @@ char *cache_folder(void) {
         reason = memory_format("cannot create %s: %s", folder, strerror(errno));
     else
         reason = distrust(folder);
-    free(above);
     if (!reason) return folder;
     if (!atomic_exchange(&is_reported, true))
         note_message("compiled programs are not cached: %s", reason);
@@ -98,24 +95,18 @@ char *cache_file_name(XXH3_state_t *state, const char *ending) {
 }
 
 char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, const char *ending) {
-    char *name = cache_file_name(state, ending);
-    char *path = memory_format("%s/%s%s", folder, prefix, name);
-    free(name);
-    return path;
+    AUTO_FREE char *name = cache_file_name(state, ending);
+    return memory_format("%s/%s%s", folder, prefix, name);
 }
 
 char *cache_within(const char *name) {
-    char *folder = cache_folder();
-    char *path = folder ? path_join(folder, name) : NULL;
-    free(folder);
-    return path;
+    AUTO_FREE char *folder = cache_folder();
+    return folder ? path_join(folder, name) : NULL;
 }
 
 char *cache_path(XXH3_state_t *state, const char *ending) {
-    char *name = cache_file_name(state, ending);
-    char *path = cache_within(name);
-    free(name);
-    return path;
+    AUTO_FREE char *name = cache_file_name(state, ending);
+    return cache_within(name);
 }
 
 /* ---- cached files ---- */
@@ -188,10 +179,8 @@ static char *read_sound(const char *path, bool ours, size_t *length) {
 
 bool cache_sound(const char *path, bool ours) {
     size_t length;
-    char *bytes = read_sound(path, ours, &length);
-    bool sound = bytes != NULL;
-    free(bytes);
-    return sound;
+    AUTO_FREE char *bytes = read_sound(path, ours, &length);
+    return bytes != NULL;
 }
 
 char *cache_read(const char *path, size_t *length) {
@@ -207,14 +196,13 @@ char *cache_read_text(const char *path) {
 static bool seal_file(int descriptor, const char *path) {
     size_t length;
     struct stat status = {0};
-    char *bytes = read_whole(descriptor, &length);
+    AUTO_FREE char *bytes = read_whole(descriptor, &length);
     Seal seal = seal_of(path, bytes ? bytes : "", bytes ? length : 0);
     bool good = bytes && fstat(descriptor, &status) == 0 &&
                 fchmod(descriptor, status.st_mode & 0755) == 0 &&
                 lseek(descriptor, 0, SEEK_END) == (off_t)length &&
                 write_all(descriptor, &seal, sizeof seal);
     int reason = errno;
-    free(bytes);
     good = close(descriptor) == 0 && good;
     if (!good) errno = reason;
     return good;
@@ -229,7 +217,7 @@ bool cache_keep(const char *made, const char *path) {
 
 static void write_kept(const char *path, const void *bytes, size_t length, bool sealed) {
     const char *slash = strrchr(path, '/');
-    char *made =
+    AUTO_FREE char *made =
         memory_format("%.*s/make.XXXXXX", (int)(slash ? slash - path : 1), slash ? path : ".");
     int descriptor = mkostemp(made, O_CLOEXEC);
     bool good = descriptor >= 0 && write_all(descriptor, bytes, length) && fsync(descriptor) == 0;
@@ -240,7 +228,6 @@ static void write_kept(const char *path, const void *bytes, size_t length, bool 
     else
         note_message("%s is not cached: %s", path, strerror(reason));
     if (!good && descriptor >= 0) unlink(made);
-    free(made);
 }
 
 void cache_write(const char *path, const void *bytes, size_t length) {
@@ -259,20 +246,18 @@ static char *lock_path(const char *path) {
 }
 
 int cache_making(const char *path) {
-    char *name = lock_path(path);
+    AUTO_FREE char *name = lock_path(path);
     int lock = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    free(name);
     while (lock >= 0 && flock(lock, LOCK_EX) != 0 && errno == EINTR) continue;
     return lock;
 }
 
 void cache_made(int lock, const char *path) {
-    char *name = lock_path(path);
+    AUTO_FREE char *name = lock_path(path);
     if (lock >= 0) {
         unlink(name);
         close(lock);
     }
-    free(name);
 }
 
 /* ---- temporary folders ---- */
@@ -298,14 +283,13 @@ static void remove_old(const char *parent) {
     DIR *folder = opendir(parent);
     for (struct dirent *one; folder && (one = readdir(folder));) {
         if (strncmp(one->d_name, "make.", 5) != 0) continue;
-        char *path = path_join(parent, one->d_name);
+        AUTO_FREE char *path = path_join(parent, one->d_name);
         struct stat status;
         bool old = lstat(path, &status) == 0 && status.st_mtime + OLD_SECONDS < time(NULL);
         if (old && S_ISDIR(status.st_mode))
             remove_folder(path);
         else if (old)
             unlink(path);
-        free(path);
     }
     if (folder) closedir(folder);
 }

@@ -134,13 +134,11 @@ bool file_json_lines(const char *path, const char *remedy, ReadJsonLine *read, v
         const size_t length = (size_t)((newline ? newline : end) - at);
         if (!is_blank(at, length)) {
             json_error_t error;
-            json_t *line = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
-            char *where = memory_format("%s:%ld", path, number);
+            json_auto_t *line = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
+            AUTO_FREE char *where = memory_format("%s:%ld", path, number);
             good = line ? read(context, line, where)
                         : error_message("write one JSON object per line", "%s: invalid JSON: %s",
                                         where, error.text);
-            free(where);
-            json_decref(line);
         }
         at = newline ? newline + 1 : end;
     }
@@ -165,16 +163,15 @@ uint64_t file_bytes(const char *path) {
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (entry->d_name[0] == '.') continue;
-        char *inside = path_join(path, entry->d_name);
+        AUTO_FREE char *inside = path_join(path, entry->d_name);
         bytes += file_bytes(inside);
-        free(inside);
     }
     if (folder) closedir(folder);
     return bytes;
 }
 
 bool folder_make_quietly(const char *path) {
-    char *copy = memory_format("%s", path);
+    AUTO_FREE char *copy = memory_format("%s", path);
     bool made = true;
     for (char *end = copy + (*copy != 0); made; end++) {
         if (*end != '/' && *end) continue;
@@ -193,7 +190,6 @@ bool folder_make_quietly(const char *path) {
         errno = ENOTDIR;
         made = false;
     }
-    free(copy);
     return made;
 }
 
@@ -220,9 +216,8 @@ bool folder_each(const char *folder, FolderVisit *visit, void *data) {
     int count = scandir(folder, &entries, is_visible, versionsort);
     bool good = true;
     for (int i = 0; i < count; i++) {
-        char *path = path_join(folder, entries[i]->d_name);
+        AUTO_FREE char *path = path_join(folder, entries[i]->d_name);
         if (good && file_is_folder(path)) good = visit(data, path);
-        free(path);
         free(entries[i]);
     }
     if (count >= 0) free(entries);
@@ -351,13 +346,12 @@ void aside_write(Aside *aside, const void *bytes, size_t length) {
 
 /* A rename is durable only after the containing folder is synced to disk. */
 void folder_flush(const char *path) {
-    char *copy = memory_format("%s", path);
+    AUTO_FREE char *copy = memory_format("%s", path);
     int descriptor = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor >= 0) {
         fsync(descriptor);
         close(descriptor);
     }
-    free(copy);
 }
 
 bool aside_close(Aside *aside) {
@@ -396,10 +390,8 @@ bool file_write(const char *path, const void *bytes, size_t length) {
 }
 
 bool folder_write(const char *folder, const char *name, const void *bytes, size_t length) {
-    char *path = path_join(folder, name);
-    const bool good = file_write(path, bytes, length);
-    free(path);
-    return good;
+    AUTO_FREE char *path = path_join(folder, name);
+    return file_write(path, bytes, length);
 }
 
 bool folder_write_text(const char *folder, const char *name, const char *text) {

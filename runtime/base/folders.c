@@ -53,7 +53,7 @@ static bool move_entries(const char *from, const char *to, bool check) {
     bool good = count >= 0;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        char *source = path_join(from, name), *target = path_join(to, name);
+        AUTO_FREE char *source = path_join(from, name), *target = path_join(to, name);
         if (!good || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             ;
         else if (file_is_folder(source) && file_is_folder(target))
@@ -63,8 +63,6 @@ static bool move_entries(const char *from, const char *to, bool check) {
         else
             good = rename(source, target) == 0 ||
                    error_message(NULL, "cannot write %s: %s", target, strerror(errno));
-        free(source);
-        free(target);
         free(entries[i]);
     }
     if (count >= 0) free(entries);

@@ -8,9 +8,8 @@
 
 void *lazy_library_open(const char *folder, const char *const *names) {
     for (int i = 0; names[i]; i++) {
-        char *path = memory_format("%s%s", folder, names[i]);
+        AUTO_FREE char *path = memory_format("%s%s", folder, names[i]);
         void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        free(path);
         if (handle) return handle;
     }
     return NULL;

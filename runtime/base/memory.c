@@ -40,6 +40,12 @@ void *memory_grow(void *block, size_t bytes) {
     return grown;
 }
 
+void memory_free_at(void *pointer) {
+    void *block;
+    memcpy(&block, pointer, sizeof block);
+    free(block);
+}
+
 static char *format_text(const char *format, va_list arguments) {
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0) out_of_memory(0);

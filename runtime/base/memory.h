@@ -11,6 +11,9 @@ void *memory_grow(void *block, size_t bytes);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The text (NULL: an empty one) with more at its end: a new string; the old one is freed. */
 char *memory_append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Before the declaration of a pointer: free() receives its last value at the end of its scope. */
+#define AUTO_FREE __attribute__((cleanup(memory_free_at)))
+void memory_free_at(void *pointer); /* the address of the pointer */
 
 /* Physical memory in bytes, the limit of one block. */
 size_t memory_of_machine(void);

@@ -70,13 +70,12 @@ static json_t *take_string(Cursor *cursor) {
 
 /* Reads a name: a string without zero bytes that is neither empty nor too long. */
 static char *read_key(Cursor *cursor) {
-    json_t *string = take_string(cursor);
+    json_auto_t *string = take_string(cursor);
     if (!string) return NULL;
     const char *text = json_string_value(string);
     bool good = *text && json_string_length(string) == strlen(text) && strlen(text) <= MAX_NAME;
     char *name = good ? memory_format("%s", text) : NULL;
     if (!good) gguf_damaged(cursor->file, "a name is empty, too long or contains a zero byte");
-    json_decref(string);
     return name;
 }
 
@@ -163,7 +162,7 @@ static json_t *read_gguf_value(Cursor *cursor, uint32_t type, int depth) {
 
 static bool take_key(Cursor *cursor, json_t *keys) {
     uint32_t type;
-    char *name = read_key(cursor);
+    AUTO_FREE char *name = read_key(cursor);
     json_t *value = NULL;
     bool good = name && read_header_bytes(cursor, &type, sizeof type) &&
                 (value = read_gguf_value(cursor, type, 0)) != NULL;
@@ -173,7 +172,6 @@ static bool take_key(Cursor *cursor, json_t *keys) {
         json_object_set_new(keys, name, value);
     else
         json_decref(value);
-    free(name);
     return good;
 }
 

@@ -32,14 +32,12 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const TensorEntry 
     if (notes) {
         const char *key;
         json_t *value;
-        json_t *copy = json_object();
+        json_auto_t *copy = json_object();
         json_object_foreach(notes, key, value) {
             if (strcmp(key, "checksum") != 0) json_object_set(copy, key, value);
         }
-        char *text = json_write(copy, JSON_COMPACT | JSON_SORT_KEYS);
+        AUTO_FREE char *text = json_write(copy, JSON_COMPACT | JSON_SORT_KEYS);
         XXH3_128bits_update(state, text, strlen(text));
-        free(text);
-        json_decref(copy);
     }
     if (entry) {
         XXH3_128bits_update(state, entry->name, strlen(entry->name) + 1);
@@ -194,13 +192,11 @@ static bool read_safetensors_header(Safetensors *file) {
     if (mapping->length < 8 || length > mapping->length - 8 || length > (uint64_t)100 << 20)
         return safetensors_damaged(file, "it is shorter than the header length that it declares");
     json_error_t error;
-    json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
-                                JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
+                                     JSON_REJECT_DUPLICATES, &error);
     if (!header) return safetensors_damaged(file, error.text);
-    bool sound = read_header(file, header, mapping->bytes + 8 + length,
-                             mapping->length - 8 - (size_t)length);
-    json_decref(header);
-    return sound;
+    return read_header(file, header, mapping->bytes + 8 + length,
+                       mapping->length - 8 - (size_t)length);
 }
 
 Safetensors *safetensors_open(const char *path) {

@@ -59,12 +59,11 @@ static bool open_named(Shards *shards, const char *folder, const char *index, js
             return error_message("the index may only name files in its own folder",
                                  "%s: tensor %s is in '%s', which is not a file name", index, name,
                                  file ? file : "");
-        char *path = path_join(folder, file);
+        AUTO_FREE char *path = path_join(folder, file);
         bool good =
             file_exists(path) || error_message("download the folder again",
                                                "%s names %s, which does not exist", index, path);
         good = good && open_shard(shards, path);
-        free(path);
         if (!good) return false;
     }
     return shards->file_count > 0 || error_message(remedy_folder, "%s names no tensors", index);
@@ -102,7 +101,7 @@ static bool open_index(Shards *shards, const char *folder, const char *path) {
     Mapping mapping;
     if (!file_map(path, "check the path", &mapping)) return false;
     json_error_t error;
-    json_t *index =
+    json_auto_t *index =
         json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
     json_t *map = json_object_get(index, "weight_map");
     bool good = index || error_message("download the folder again", "%s:%d:%d: invalid JSON: %s",
@@ -111,13 +110,13 @@ static bool open_index(Shards *shards, const char *folder, const char *path) {
         good = error_message("download the folder again", "%s has no key weight_map", path);
     good = good && open_named(shards, folder, path, map) && merge(shards) &&
            index_agrees(shards, folder, path, map);
-    json_decref(index);
     file_unmap(&mapping);
     return good;
 }
 
 static bool open_folder(Shards *shards, const char *folder) {
-    char *index = path_join(folder, index_name), *single = path_join(folder, "model.safetensors");
+    AUTO_FREE char *index = path_join(folder, index_name),
+                   *single = path_join(folder, "model.safetensors");
     bool good;
     if (file_exists(index))
         good = open_index(shards, folder, index);
@@ -125,8 +124,6 @@ static bool open_folder(Shards *shards, const char *folder) {
         good = open_shard(shards, single) && merge(shards);
     else
         good = error_message(remedy_folder, "%s contains no safetensors files", folder);
-    free(index);
-    free(single);
     return good;
 }
 

@@ -132,8 +132,8 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
     const double began = kernel_times_clock();
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
-    float *scalars = update_numbers(table, given);
-    float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
+    AUTO_FREE float *scalars = update_numbers(table, given);
+    AUTO_FREE float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t start = tensor->offset / sizeof(float), end = start + tensor_count(tensor);
@@ -145,8 +145,6 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
                     scalars + tensor->group * update->scalar_count,
                     given->rounded ? (uint16_t *)given->rounded + start : NULL);
     }
-    free(moments);
-    free(scalars);
     add_time(engine, "update", began);
     return true;
 }
@@ -267,11 +265,10 @@ double device_ceiling_products(Device *device, bool rounded) {
 
 bool device_square_sum(Engine *engine, const float *block, size_t count, double *sum) {
     const size_t chunks = (count + CHUNK - 1) / CHUNK;
-    double *sums = memory_new(sizeof *sums * (chunks + 1));
+    AUTO_FREE double *sums = memory_new(sizeof *sums * (chunks + 1));
     const bool good = engine->device->kind->square_sums(engine, block, count, sums);
     *sum = 0;
     for (size_t i = 0; i < chunks; i++) *sum += sums[i];
-    free(sums);
     return good;
 }
 

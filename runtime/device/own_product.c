@@ -27,9 +27,10 @@ static void multiply_rows(const MoecProduct *product, const void *a, const void 
 static long most_rows(const MoecProduct *product) {
     if (product->m != 1 || product->batch[0] * product->batch[1] != 1) return 1;
     const long sums = product->n * moec_product_depths(product, 1);
-    if (product->b_n == 1) return sums * MOEC_FEW_ROWS <= MOEC_DEPTH_SUMS ? MOEC_FEW_ROWS : 1;
+    const long fit = moec_least(MOEC_DEPTH_SUMS / sums, MOEC_FEW_ROWS);
+    if (product->b_n == 1) return fit < 1 ? 1 : fit;
     const int packs = moec_is_quantized(product->b_type) && !moec_is_f32(product->a_type);
-    return product->a_k == 1 && product->b_k == 1 && !packs ? MOEC_FEW_DOTS : 1;
+    return product->a_k == 1 && product->b_k == 1 && !packs ? MOEC_FEW_ROWS : 1;
 }
 
 #ifdef OWN_LEVEL

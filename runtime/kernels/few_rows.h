@@ -8,9 +8,9 @@
 #include "operands.h"
 
 enum {
-    MOEC_FEW_ROWS = 4, /* so many rows and fewer are read so */
-    MOEC_FEW_DOTS = 8, /* the same if b is contiguous along k and packing would transpose it */
-    MOEC_STREAMS = 8,  /* rows of b read side by side */
+    MOEC_FEW_ROWS = 8,  /* so many rows and fewer are read so */
+    MOEC_SIDE_ROWS = 4, /* rows that use a vector of b while it is in a register */
+    MOEC_STREAMS = 8,   /* rows of b read side by side */
     /* bytes of each that are asked for before they are read: */
     MOEC_NEAR = 256, /* into the nearest cache */
     MOEC_FAR = 2048  /* into the second */
@@ -70,7 +70,7 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
 MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, long j, float *c,
                                long c_m) {
-    MoecVector sum[MOEC_FEW_ROWS][MOEC_GROUP / 4];
+    MoecVector sum[MOEC_SIDE_ROWS][MOEC_GROUP / 4];
 #pragma GCC unroll 4
     for (long i = 0; i < rows; i++)
 #pragma GCC unroll 16
@@ -149,22 +149,30 @@ MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long 
     }
 }
 
-/* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous. */
+/* c[i,j] += sum over p of a[i,p] b[p,j] for `rows` rows from i on and rows p of the streams. */
+MOEC_INLINE void moec_add_side(const MoecBlockProduct *block, long i, const long rows, long p,
+                               long length, const void *const *from, const MoecType type) {
+    float factor[MOEC_SIDE_ROWS][MOEC_STREAMS], *c = (float *)block->c + i * block->c_m;
+    for (long r = 0; r < rows; r++)
+        moec_stream_factors(&block->a, i + r, p, length, block->k, factor[r]);
+    if (rows > 1 || moec_is_groups(type))
+        moec_add_rows(rows, block->n, factor, from, type, c, block->c_m);
+    else
+        moec_add_streams(block->n, factor[0], from, type, c);
+}
+
+/* The same for all rows, columns contiguous. More than MOEC_SIDE_ROWS rows read b again from the
+ * cache. */
 MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
-    const long k = block->k, length = moec_ceil_div(k, MOEC_STREAMS);
+    const long length = moec_ceil_div(block->k, MOEC_STREAMS);
     for (long p = 0; p < length; p++) {
         const void *from[MOEC_STREAMS];
-        float factor[MOEC_FEW_ROWS][MOEC_STREAMS], *c = block->c;
-        moec_stream_rows(&block->b, p, length, k, type, from);
-        for (long i = 0; i < block->m; i++)
-            moec_stream_factors(&block->a, i, p, length, k, factor[i]);
-        if (block->m == 1 && moec_is_groups(type))
-            moec_add_groups(1, block->n, factor, from, c, block->c_m);
-        else if (block->m == 1)
-            moec_add_streams(block->n, factor[0], from, type, c);
-        if (block->m == 2) moec_add_rows(2, block->n, factor, from, type, c, block->c_m);
-        if (block->m == 3) moec_add_rows(3, block->n, factor, from, type, c, block->c_m);
-        if (block->m == 4) moec_add_rows(4, block->n, factor, from, type, c, block->c_m);
+        moec_stream_rows(&block->b, p, length, block->k, type, from);
+        long i = 0;
+        for (; i + 4 <= block->m; i += 4) moec_add_side(block, i, 4, p, length, from, type);
+        if (block->m - i == 3) moec_add_side(block, i, 3, p, length, from, type);
+        if (block->m - i == 2) moec_add_side(block, i, 2, p, length, from, type);
+        if (block->m - i == 1) moec_add_side(block, i, 1, p, length, from, type);
     }
 }
 
@@ -237,8 +245,8 @@ MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_typ
  * `count` - 1 columns at multiples of `step` after it. */
 MOEC_INLINE void moec_dots_of_groups(const MoecBlockProduct *block, long i, long j, long step,
                                      const long rows, const long count) {
-    MoecVector sum[MOEC_FEW_ROWS][MOEC_STREAMS];
-    const float *a[MOEC_FEW_ROWS];
+    MoecVector sum[MOEC_SIDE_ROWS][MOEC_STREAMS];
+    const float *a[MOEC_SIDE_ROWS];
 #pragma GCC unroll 4
     for (long r = 0; r < rows; r++) {
         a[r] = moec_element(&block->a, i + r, 0);
@@ -251,7 +259,7 @@ MOEC_INLINE void moec_dots_of_groups(const MoecBlockProduct *block, long i, long
             const MoecGroup *group =
                 moec_at(block->b.data, (j + q * step) * block->b.lane + p, MOEC_INT8);
             moec_ask_ahead(group);
-            MoecVector part[MOEC_FEW_ROWS] = {{0}};
+            MoecVector part[MOEC_SIDE_ROWS] = {{0}};
 #pragma GCC unroll 16
             for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES) {
                 const MoecVector b = moec_load_steps(group->steps + v);
@@ -366,7 +374,8 @@ MOEC_INLINE void moec_split_pairs(const uint8_t *bytes, void *even, void *odd) {
     memcpy(odd, &high, sizeof high);
 }
 
-/* The largest size of MOEC_PANEL_DEPTH terms, as bits: those of infinity and NaN are the largest. */
+/* The largest size of MOEC_PANEL_DEPTH terms, as bits. Infinity and NaN have more than finite
+ * numbers. */
 MOEC_INLINE uint32_t moec_most_bits(const float *x) {
     MoecWords largest = {0};
     for (int i = 0; i < MOEC_PANEL_DEPTH; i += MOEC_LANES) {
@@ -508,7 +517,7 @@ MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const MoecTerms 
  * rows. */
 MOEC_INLINE void moec_few_integers(const MoecBlockProduct *block, void *terms,
                                    const MoecType type) {
-    const MoecTerms *a[MOEC_FEW_DOTS];
+    const MoecTerms *a[MOEC_FEW_ROWS];
     for (long i = 0; i < block->m; i++) {
         const float *x = moec_element(&block->a, i, 0);
 #ifdef MOEC_BYTES_HERE
@@ -550,7 +559,7 @@ MOEC_LARGE void moec_few_ternary(const MoecBlockProduct *block, void *terms) {
 MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block, void *scratch, size_t bytes) {
     const MoecOperand *a = &block->a, *b = &block->b;
     const long rows = block->whole_rows > 0 ? block->whole_rows : block->m;
-    if (rows > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
+    if (rows > MOEC_FEW_ROWS || b->lanes != NULL) return 0;
     if (moec_is_panels(b->type)) {
         const size_t groups = (size_t)(block->m * (block->k / MOEC_PANEL_DEPTH));
         if (!moec_is_f32(a->type) || a->depth != 1 || a->depths != NULL ||
@@ -562,7 +571,7 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block, void *scrat
             moec_few_int4(block, scratch);
         return 1;
     }
-    if (b->lane == 1 && rows <= MOEC_FEW_ROWS)
+    if (b->lane == 1)
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
              b->depths == NULL) {

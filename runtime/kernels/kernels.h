@@ -26,7 +26,8 @@
                         programs include only this, the prelude and declarations */
 #include "top.h"     /* top-k selection */
 #ifndef MOEC_KERNELS_APART
-#include "operands.h"         /* operands of products, f32 and bf16, and their packing */
+#include "operands.h"         /* operands of products */
+#include "panels.h"           /* their packing for tiles */
 #include "tile.h"             /* the part of a product in registers, by vectors or by AMX */
 #include "few_rows.h"         /* products of a few rows, without packing */
 #include "matmul.h"           /* matrix products of static and run-time shapes, packed, blocked */

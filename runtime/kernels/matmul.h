@@ -13,6 +13,7 @@
 #define MOEC_MATMUL_H
 
 #include "few_rows.h"
+#include "panels.h"
 #include "tile.h"
 
 enum {

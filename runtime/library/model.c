@@ -5,7 +5,6 @@
 #include "base/message.h"
 #include "training/spec.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +12,10 @@
 
 static MoecCompiler *open_spec_text(const char *text, const TextList *sets) {
     const MoecDocument document = {"spec", text, strlen(text)};
-    MoecCompiler *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
-    if (!reports_good(plain)) {
-        moec_close(plain);
-        return NULL;
-    }
+    AUTO_CLOSE MoecCompiler *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
+    if (!reports_good(plain)) return NULL;
     const char *bundle = moec_bundle(plain);
     MoecCompiler *compiler = moec_open_bundle(bundle, strlen(bundle), sets->items, sets->count);
-    moec_close(plain);
     if (reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;

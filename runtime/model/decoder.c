@@ -64,14 +64,13 @@ static GraphShape decode_shape(long rows, long length, long tokens) {
 static bool places_reach(MoecCompiler *compiler, long length, long context) {
     const char *learned = length > context ? moec_learned_positions(compiler) : NULL;
     if (!learned) return true;
-    char *help = memory_format(
+    AUTO_FREE char *help = memory_format(
         "use at most %ld tokens including the prompt, or train with --set train.context_length=%ld",
         context, length);
     error_message(help,
                   "'%s' has learned embeddings for %ld positions (train.context_length), but the "
                   "text can have %ld tokens",
                   learned, context, length);
-    free(help);
     return false;
 }
 

@@ -123,8 +123,8 @@ bool texts_fit(const Tokenizer *tokenizer, long vocabulary) {
 /* Tokenizes a text into a temporary file, which is unlinked after it is opened. */
 static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Call *call) {
     const char *place = getenv("TMPDIR");
-    char *folder = memory_format("%s/moec-XXXXXX", place && *place ? place : "/tmp");
-    char *file = NULL;
+    AUTO_FREE char *folder = memory_format("%s/moec-XXXXXX", place && *place ? place : "/tmp");
+    AUTO_FREE char *file = NULL;
     Data *data = NULL;
     Paths paths = {0};
     BulkResult result;
@@ -142,8 +142,6 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
         rmdir(folder);
     }
     paths_free(&paths);
-    free(file);
-    free(folder);
     return data;
 }
 

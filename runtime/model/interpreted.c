@@ -38,10 +38,9 @@ MoecInterpreter *interpreted_open(MoecCompiler *compiler, MoecProgram *program, 
 void interpreted_set_inputs(MoecInterpreter *interpreter, const Call *call) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
-        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
-                                   input->name);
+        AUTO_FREE char *name = memory_format(
+            "%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input", input->name);
         give(interpreter, name, call->inputs[i], tensor_count(input), input->is_int);
-        free(name);
     }
 }
 

@@ -48,10 +48,9 @@ static void *open_copy(const char *path) {
     int descriptor = memfd_create("program", MFD_CLOEXEC);
     void *handle = NULL;
     if (descriptor >= 0 && file_map(path, NULL, &mapping)) {
-        char *copy = memory_format("/proc/self/fd/%d", descriptor);
+        AUTO_FREE char *copy = memory_format("/proc/self/fd/%d", descriptor);
         if (write(descriptor, mapping.bytes, mapping.length) == (ssize_t)mapping.length)
             handle = dlopen(copy, RTLD_NOW | RTLD_LOCAL);
-        free(copy);
         file_unmap(&mapping);
     }
     if (descriptor >= 0) close(descriptor);
@@ -60,14 +59,13 @@ static void *open_copy(const char *path) {
 
 static bool load(Module *module, const char *path, bool say) {
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    char *reason = memory_format("%s", module->handle ? "" : dlerror());
+    AUTO_FREE char *reason = memory_format("%s", module->handle ? "" : dlerror());
     if (!module->handle) module->handle = open_copy(path);
     module->table = module->handle ? dlsym(module->handle, "moec_table") : NULL;
     bool good = module->table && module->table->abi == MOEC_ABI;
     if (!good && say)
         error_message("remove the file and try again", "cannot load %s: %s", path,
                       module->handle ? "it is not a program of this version of moec" : reason);
-    free(reason);
     if (good) return true;
     if (module->handle) dlclose(module->handle);
     module->handle = NULL;
@@ -117,21 +115,19 @@ static bool build(const char *folder, const char *source, const char *output,
 static bool make(Module *module, const char *text, const Making *making) {
     Workplace place = {.lock = -1};
     bool good = workplace(&place, making->parent, making->kept != NULL);
-    char *source = path_join(good ? place.folder : "", "program.c"),
-         *output = path_join(good ? place.folder : "", "program.so");
+    AUTO_FREE char *source = path_join(good ? place.folder : "", "program.c"),
+                   *output = path_join(good ? place.folder : "", "program.so");
     good = good && file_write(source, text, strlen(text)) &&
            build(place.folder, source, output, making);
     bool kept = good && making->kept && cache_keep(output, making->kept);
     if (kept) {
-        char *beside = memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
+        AUTO_FREE char *beside =
+            memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
         if (chmod(source, 0644) != 0 || rename(source, beside) != 0)
             note_message("%s is not cached: %s", beside, strerror(errno));
-        free(beside);
     }
     good = good && load(module, kept ? making->kept : output, true);
     cache_leave(&place);
-    free(source);
-    free(output);
     return good;
 }
 
@@ -172,10 +168,9 @@ static char *kernels_beside(const char *file) {
     static const char *const places[] = {"kernels", "../lib/moec"};
     const char *slash = strrchr(file, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-        char *folder = memory_format("%.*s/%s", (int)(slash - file), file, places[i]);
+        AUTO_FREE char *folder = memory_format("%.*s/%s", (int)(slash - file), file, places[i]);
         char *name = kernels_name(folder);
         bool found = cache_sound(name, false);
-        free(folder);
         if (found) return name;
         free(name);
     }
@@ -196,19 +191,16 @@ static char *kernels_beside_binary(void) {
 
 bool module_prepare(const char *into) {
     if (!folder_make(into)) return false;
-    char *kept = kernels_name(into);
+    AUTO_FREE char *kept = kernels_name(into);
     Workplace place = {.lock = -1};
     bool good = cache_sound(kept, false);
     if (!good && workplace(&place, into, true)) {
-        char *header = path_join(place.folder, "kernels.h"),
-             *fresh = path_join(place.folder, "kernels.o");
+        AUTO_FREE char *header = path_join(place.folder, "kernels.h"),
+                       *fresh = path_join(place.folder, "kernels.o");
         const Translation work = {header, fresh, "MOEC_KERNELS_HERE", true};
         good = toolchain_build(place.folder, &work, 1, NULL, NULL) && cache_keep(fresh, kept);
-        free(header);
-        free(fresh);
     }
     cache_leave(&place);
-    free(kept);
     return good;
 }
 
@@ -221,7 +213,7 @@ static bool load_cached(Module *module, const char *kept) {
 Module *module_load(const char *text, bool keep) {
     Module *module = memory_new(sizeof *module);
     double start = seconds_now();
-    char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
+    AUTO_FREE char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
     int lock = -1;
     if (folder) {
         kept = program_name(folder, text);
@@ -231,7 +223,7 @@ Module *module_load(const char *text, bool keep) {
         if (!module->cached) module->cached = load_cached(module, kept);
     }
     if (!module->cached) {
-        char *beside = kernels_beside_binary();
+        AUTO_FREE char *beside = kernels_beside_binary();
         const Making making = {
             .parent = folder ? folder : temporary_folder(),
             .kept = kept,
@@ -242,14 +234,10 @@ Module *module_load(const char *text, bool keep) {
             .parts = strlen(text) >= PART_BYTES,
         };
         make_anywhere(module, text, &making);
-        free(beside);
     }
     if (kept) cache_made(lock, kept);
     module->compile_seconds = seconds_now() - start;
     if (!module->cached) detail_message("compiled the program in %.2f s", module->compile_seconds);
-    free(folder);
-    free(kept);
-    free(kernels);
     if (module->handle) return module;
     free(module);
     return NULL;

@@ -28,10 +28,8 @@ void selections_free(SelectedNames *selections) {
 static bool names_tensor(const SelectedName *selection, const char *name) {
     if (!selection->anywhere)
         return !fnmatch(selection->name, name, 0) || has_public_name(name, selection->name);
-    char *pattern = memory_format("*.%s", selection->name);
-    const bool found = !fnmatch(pattern, name, 0);
-    free(pattern);
-    return found;
+    AUTO_FREE char *pattern = memory_format("*.%s", selection->name);
+    return !fnmatch(pattern, name, 0);
 }
 
 const SelectedName *selection_of(const SelectedNames *selections, const char *name) {

@@ -54,9 +54,8 @@ static bool compiler_on_path(const char *name, struct stat *status) {
     bool found = false;
     for (const char *at = path ? path : ""; *at && !found;) {
         const size_t folder = strcspn(at, ":");
-        char *file = memory_format("%.*s/%.*s", (int)folder, at, (int)length, name);
+        AUTO_FREE char *file = memory_format("%.*s/%.*s", (int)folder, at, (int)length, name);
         found = stat(file, status) == 0;
-        free(file);
         at += folder + (at[folder] == ':');
     }
     return found;
@@ -141,10 +140,9 @@ static void command_free(CompilerCommand *command) {
 }
 
 pid_t compiler_start(char *const *words, const char *log) {
-    char *line = memory_format("%s", words[0]);
+    AUTO_FREE char *line = memory_format("%s", words[0]);
     for (int i = 1; words[i]; i++) line = memory_append(line, " %s", words[i]);
     detail_message("%s", line);
-    free(line);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);

@@ -29,10 +29,8 @@ static char *copy_path(const char *text) {
 
 static bool is_copied(const char *path, const char *text) {
     size_t length = 0;
-    char *copy = path ? cache_read(path, &length) : NULL;
-    const bool same = copy && length == strlen(text) && !memcmp(copy, text, length);
-    free(copy);
-    return same;
+    AUTO_FREE char *copy = path ? cache_read(path, &length) : NULL;
+    return copy && length == strlen(text) && !memcmp(copy, text, length);
 }
 
 static bool is_of_process(const char *text) {
@@ -52,10 +50,8 @@ static void keep_for_process(const char *text) {
 
 static bool is_trusted(const char *text) {
     if (is_of_process(text)) return true;
-    char *path = copy_path(text);
-    const bool found = is_copied(path, text);
-    free(path);
-    return found;
+    AUTO_FREE char *path = copy_path(text);
+    return is_copied(path, text);
 }
 
 void externs_trust(MoecCompiler *compiler) {
@@ -64,9 +60,8 @@ void externs_trust(MoecCompiler *compiler) {
     for (int i = 0; i < count && !externs_are("off"); i++) {
         if (is_trusted(files[i].text)) continue;
         keep_for_process(files[i].text);
-        char *path = copy_path(files[i].text);
+        AUTO_FREE char *path = copy_path(files[i].text);
         if (path) cache_write(path, files[i].text, files[i].length);
-        free(path);
     }
 }
 

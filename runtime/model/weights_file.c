@@ -132,12 +132,11 @@ static float *average_of(const Model *model, const PublicTensor *one) {
     int moment = is_moved(one) ? moment_called(model, "average") : -1;
     if (moment >= 0) return model->moments[moment] + one->offset / sizeof(float);
     if (!model->trains || !one->tensor->whole) return NULL;
-    char *name = memory_format("%s%s", of_average, one->name);
+    AUTO_FREE char *name = memory_format("%s%s", of_average, one->name);
     float *found = NULL;
     for (int i = 0; i < model->state_count && !found; i++)
         if (strcmp(model->states[i].name, name) == 0 && model->states[i].count == one->count)
             found = model->layer_states + model->states[i].offset / sizeof(float);
-    free(name);
     return found;
 }
 
@@ -397,9 +396,8 @@ static void add_parameter(const Model *model, TensorEntry *entries, int *count,
 }
 
 static void append_axes(json_t *notes, const PublicTensor *one) {
-    char *key = memory_format("axes:%s", one->name);
+    AUTO_FREE char *key = memory_format("axes:%s", one->name);
     json_object_set_new(notes, key, json_text(one->axes));
-    free(key);
 }
 
 TensorEntry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {

@@ -130,26 +130,24 @@ static void add_alphabet(Trainer *trainer) {
     const BpeTraining *training = trainer->training;
     for (int i = 0; i < training->special_count; i++)
         add_token(trainer, training->special[i], strlen(training->special[i]));
-    Text letter = {0};
+    AUTO_TEXT Text letter = {0};
     for (int32_t c = 0; c <= 0x143; c++) {
         if (byte_of_letter(c) < 0) continue;
         letter.length = 0;
         text_append_character(&letter, c);
         add_token(trainer, letter.bytes, letter.length);
     }
-    text_free(&letter);
 }
 
 /* Words from bytes to the tokens of letters. */
 static void spell_words(Trainer *trainer) {
     int32_t letters[256];
-    Text letter = {0};
+    AUTO_TEXT Text letter = {0};
     for (int byte = 0; byte < 256; byte++) {
         letter.length = 0;
         text_append_character(&letter, letter_of_byte((unsigned char)byte));
         letters[byte] = dictionary_find(&trainer->numbers, letter.bytes, letter.length);
     }
-    text_free(&letter);
     for (size_t i = 0; i < trainer->words.size; i++) {
         const WordEntry *word = &trainer->words.slots[i];
         if (word->number < 0) continue;
@@ -262,12 +260,10 @@ static void merge_word(Trainer *trainer, int32_t word, int32_t left, int32_t rig
 }
 
 static int32_t join_names(Trainer *trainer, int32_t left, int32_t right) {
-    Text joined = {0};
+    AUTO_TEXT Text joined = {0};
     text_append(&joined, trainer->names[left].bytes, trainer->names[left].length);
     text_append(&joined, trainer->names[right].bytes, trainer->names[right].length);
-    int32_t token = add_token(trainer, joined.bytes, joined.length);
-    text_free(&joined);
-    return token;
+    return add_token(trainer, joined.bytes, joined.length);
 }
 
 static void merge_pair(Trainer *trainer, uint64_t key) {
@@ -352,20 +348,17 @@ static char *file_text(const Trainer *trainer, bool added_too) {
                                         "content", training->special[i], "single_word", 0, "lstrip",
                                         0, "rstrip", 0, "normalized", 0, "special", 1));
     }
-    json_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
-                             "truncation", "padding", "added_tokens", added, "normalizer",
-                             "pre_tokenizer", splitter(training), "post_processor", "decoder",
-                             byte_level_part(true, true), "model", bpe_model_json(trainer));
-    char *text = root ? json_write(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    return text;
+    json_auto_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
+                                  "truncation", "padding", "added_tokens", added, "normalizer",
+                                  "pre_tokenizer", splitter(training), "post_processor", "decoder",
+                                  byte_level_part(true, true), "model", bpe_model_json(trainer));
+    return root ? json_write(root, JSON_INDENT(2)) : NULL;
 }
 
 /* A tokenizer of letters alone splits the texts. */
 static bool count_words(Trainer *trainer) {
-    char *text = file_text(trainer, false);
+    AUTO_FREE char *text = file_text(trainer, false);
     Tokenizer *letters = text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
-    free(text);
     if (!letters)
         return error_message("special tokens and the pattern must be valid UTF-8",
                              "cannot create the initial tokenizer");

@@ -51,18 +51,17 @@ static void add_bytes_of(const char *bytes, size_t length, Text *out) {
 }
 
 static void decode_byte_level(const Strings *in, Strings *out) {
-    Text raw = {0};
+    AUTO_TEXT Text raw = {0};
     for (size_t i = 0; i < in->count; i++)
         add_bytes_of(in->text.bytes + string_start(in, i), in->ends[i] - string_start(in, i), &raw);
     text_append_valid(&out->text, raw.bytes, raw.length);
     strings_end(out);
-    text_free(&raw);
 }
 
 /* A run of bytes: text if it is UTF-8 as a whole, else U+FFFD for each. */
 static void flush_byte_run(Text *run, Strings *out) {
     if (!run->length) return;
-    Text valid = {0};
+    AUTO_TEXT Text valid = {0};
     if (text_append_valid(&valid, run->bytes, run->length) == 0) {
         text_append(&out->text, run->bytes, run->length);
         strings_end(out);
@@ -72,7 +71,6 @@ static void flush_byte_run(Text *run, Strings *out) {
             strings_end(out);
         }
     }
-    text_free(&valid);
     run->length = 0;
 }
 
@@ -94,7 +92,7 @@ static int byte_of_name(const char *bytes, size_t length) {
 }
 
 static void byte_fallback(const Strings *in, Strings *out) {
-    Text run = {0};
+    AUTO_TEXT Text run = {0};
     for (size_t i = 0; i < in->count; i++) {
         const char *bytes = in->text.bytes + string_start(in, i);
         size_t length = in->ends[i] - string_start(in, i);
@@ -109,7 +107,6 @@ static void byte_fallback(const Strings *in, Strings *out) {
         strings_end(out);
     }
     flush_byte_run(&run, out);
-    text_free(&run);
 }
 
 static void metaspace(const DecoderStep *step, const char *bytes, size_t length, bool first,
@@ -272,13 +269,11 @@ bool decode_waits(const DecoderList *list, const Strings *strings) {
             byte_of_name(strings->text.bytes + last, strings->text.length - last) >= 0)
             return true;
         if (list->items[i].kind != DECODE_BYTE_LEVEL) continue;
-        Text raw = {0};
+        AUTO_TEXT Text raw = {0};
         for (size_t k = 0; k < strings->count; k++)
             add_bytes_of(strings->text.bytes + string_start(strings, k),
                          strings->ends[k] - string_start(strings, k), &raw);
-        bool inside = text_ends_inside(&raw);
-        text_free(&raw);
-        return inside;
+        return text_ends_inside(&raw);
     }
     return false;
 }
@@ -298,14 +293,13 @@ bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, T
     }
     /* After a letter, whose text is removed again. */
     Strings strings = {0};
-    Text before = {0};
+    AUTO_TEXT Text before = {0};
     text_append(&strings.text, "a", 1);
     strings_end(&strings);
     text_append(&strings.text, name->bytes, name->length);
     strings_end(&strings);
     bool good = decode_strings(list, matcher, &strings, &before);
     if (good && before.length) text_append(out, before.bytes + 1, before.length - 1);
-    text_free(&before);
     strings_free(&strings);
     return good;
 }

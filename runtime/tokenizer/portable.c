@@ -4,7 +4,6 @@
 #include "tokenizer/internal.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +49,7 @@ static void put_sized_bytes(Text *out, const char *bytes, size_t length) {
 /* ---- the texts of tokens ---- */
 
 static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
-    Text bytes = {0};
+    AUTO_TEXT Text bytes = {0};
     size_t *ends = memory_new(sizeof *ends * (size_t)tokenizer->size), start = 0;
     const bool good = tokenizer_bytes(tokenizer, &bytes, ends);
     put_word32(out, (uint32_t)tokenizer->size);
@@ -59,7 +58,6 @@ static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
         put_word32(out, (uint32_t)(ends[token] - start) | hidden);
         text_append(out, bytes.bytes + start, ends[token] - start);
     }
-    text_free(&bytes);
     free(ends);
     return good;
 }
@@ -161,7 +159,7 @@ static bool add_item(Alternatives *all, int from, Item item) {
 /* (?i:'s|'t) and (?i:'s|'t)?: combines each alternative so far with each one of the group and, if
  * the group is optional, also keeps it alone. */
 static bool take_group(PatternParser *parser, Alternatives *all, int from) {
-    Alternatives *found = memory_new(sizeof *found);
+    AUTO_FREE Alternatives *found = memory_new(sizeof *found);
     PatternAlternative alternative = {0};
     bool good = true;
     parser->caseless = true;
@@ -186,7 +184,7 @@ static bool take_group(PatternParser *parser, Alternatives *all, int from) {
     }
     int before = all->count - from;
     good = good && from + before * found->count <= ALTERNATIVE_LIMIT;
-    Alternatives *joined = memory_new(sizeof *joined);
+    AUTO_FREE Alternatives *joined = memory_new(sizeof *joined);
     for (int i = 0; i < before && good; i++)
         for (int k = 0; k < found->count && good; k++) {
             PatternAlternative *to = &joined->items[joined->count++];
@@ -197,8 +195,6 @@ static bool take_group(PatternParser *parser, Alternatives *all, int from) {
         }
     for (int i = 0; i < joined->count && good; i++) all->items[from + i] = joined->items[i];
     if (good) all->count = from + joined->count;
-    free(joined);
-    free(found);
     return good;
 }
 
@@ -246,7 +242,7 @@ static void all_characters(Text *text) {
 
 /* masks[character] gets the bit of a class. */
 static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *masks) {
-    char *expression = memory_format("%s+", atom);
+    AUTO_FREE char *expression = memory_format("%s+", atom);
     Pattern *pattern =
         pattern_of_expression("portable", expression, strlen(expression), WORD_ONIGURUMA);
     Matcher *matcher = matcher_new();
@@ -261,12 +257,11 @@ static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *mas
     }
     matcher_free(matcher);
     pattern_free(pattern);
-    free(expression);
     return pattern != NULL;
 }
 
 static bool put_classes(const Classes *classes, Text *out) {
-    Text all = {0}, runs = {0};
+    AUTO_TEXT Text all = {0}, runs = {0};
     uint32_t *masks = memory_new(sizeof *masks * 0x110000), count = 0;
     all_characters(&all);
     bool good = true;
@@ -280,8 +275,6 @@ static bool put_classes(const Classes *classes, Text *out) {
     }
     put_word32(out, count);
     text_append(out, runs.bytes, runs.length);
-    text_free(&all);
-    text_free(&runs);
     free(masks);
     return good;
 }
@@ -309,10 +302,9 @@ static bool put_splitter(const Splitter *splitter, Classes *classes, Text *out) 
         splitter->kind == SPLIT_PATTERN ? pattern_source(splitter->pattern, &length) : NULL;
     if (!source || splitter->behaviour != BEHAVIOUR_ISOLATED || splitter->inverted) return false;
     PatternParser parser = {.at = source, .end = source + length, .classes = classes};
-    Alternatives *all = memory_new(sizeof *all);
+    AUTO_FREE Alternatives *all = memory_new(sizeof *all);
     bool good = parse_alternatives(&parser, all);
     if (good) put_alternatives(all, out);
-    free(all);
     return good;
 }
 
@@ -335,7 +327,7 @@ static int by_rank(const void *a, const void *b) {
 }
 
 static void put_merges(const Vocabulary *vocabulary, Text *out) {
-    TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
+    AUTO_FREE TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
     size_t count = 0;
     for (size_t i = 0; i < vocabulary->merges.size; i++)
         if (vocabulary->merges.slots[i].key != PAIR_EMPTY)
@@ -347,7 +339,6 @@ static void put_merges(const Vocabulary *vocabulary, Text *out) {
         put_word32(out, (uint32_t)merges[i].key);
         put_word32(out, (uint32_t)merges[i].second);
     }
-    free(merges);
 }
 
 static void put_special(const Tokenizer *tokenizer, Text *out) {
@@ -380,7 +371,7 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     const Vocabulary *vocabulary = &tokenizer->vocabulary;
     const SplitterList *splitters = &tokenizer->splitters;
     Classes classes = {0};
-    Text split = {0};
+    AUTO_TEXT Text split = {0};
     put_word32(out, 1);
     for (int i = 0; i < 256; i++) put_word32(out, (uint32_t)vocabulary->letters[i]);
     put_word32(out, vocabulary->ignore_merges);
@@ -392,7 +383,6 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     put_merges(vocabulary, out);
     bool good = put_splitters(splitters, &classes, &split) && put_classes(&classes, out);
     text_append(out, split.bytes, split.length);
-    text_free(&split);
     for (int i = 0; i < classes.count; i++) free(classes.texts[i]);
     return good;
 }

@@ -187,14 +187,13 @@ static void take_bytes(Tokenizer *tokenizer) {
     if (vocabulary->byte_fallback || vocabulary->prefix.length || vocabulary->suffix.length) return;
     list->count--;
     vocabulary->byte_level = true;
-    Text letter = {0};
+    AUTO_TEXT Text letter = {0};
     for (int byte = 0; byte < 256; byte++) {
         letter.length = 0;
         text_append_character(&letter, letter_of_byte((unsigned char)byte));
         vocabulary->letters[byte] =
             dictionary_find(&vocabulary->numbers, letter.bytes, letter.length);
     }
-    text_free(&letter);
     if (vocabulary->ignore_merges) find_words(vocabulary);
 }
 

@@ -36,7 +36,7 @@ void stream_free(Stream *stream) {
 static bool append_new_text(Stream *stream, bool all, Text *out) {
     const DecoderList *decoders = &stream->tokenizer->decoders;
     Strings strings = {0};
-    Text now = {0};
+    AUTO_TEXT Text now = {0};
     tokenizer_strings(stream->tokenizer, stream->tokens.items, stream->tokens.count,
                       stream->skip_special, &strings);
     bool good = true;
@@ -53,7 +53,6 @@ static bool append_new_text(Stream *stream, bool all, Text *out) {
                                         stream->skip_special, &stream->before);
     }
     strings_free(&strings);
-    text_free(&now);
     return good;
 }
 

@@ -198,9 +198,9 @@ static void *encode_parts(void *argument) {
 
 /* All parts of the batch by all threads; this one is among them. */
 static bool encode_batch(Bulk *bulk) {
-    EncodeWorker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
-    pthread_t *threads = memory_new(sizeof *threads * (size_t)bulk->threads);
-    bool *started = memory_new(sizeof *started * (size_t)bulk->threads);
+    AUTO_FREE EncodeWorker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
+    AUTO_FREE pthread_t *threads = memory_new(sizeof *threads * (size_t)bulk->threads);
+    AUTO_FREE bool *started = memory_new(sizeof *started * (size_t)bulk->threads);
     atomic_store(&bulk->next, 0);
     for (int i = 0; i < bulk->threads; i++) {
         workers[i] = (EncodeWorker){bulk, bulk->encoders[i]};
@@ -212,9 +212,6 @@ static bool encode_batch(Bulk *bulk) {
     for (int i = 0; i < bulk->threads; i++)
         if (started[i]) pthread_join(threads[i], NULL);
     for (int i = 0; i < bulk->part_count; i++) good = good && !bulk->parts[i].failed;
-    free(workers);
-    free(threads);
-    free(started);
     return good;
 }
 
@@ -275,15 +272,12 @@ static json_t *token_file_json(const Bulk *bulk) {
 
 static bool save_state(const Bulk *bulk) {
     const BulkResult *result = &bulk->result;
-    json_t *state =
+    json_auto_t *state =
         json_make("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", token_file_json(bulk), "path", bulk->path,
                   "offset", (json_int_t)bulk->offset, "tokens", (json_int_t)result->tokens, "bytes",
                   (json_int_t)result->bytes, "documents", (json_int_t)result->documents);
-    char *text = json_write(state, JSON_INDENT(1));
-    bool good = text && file_write(bulk->state, text, strlen(text));
-    free(text);
-    json_decref(state);
-    return good;
+    AUTO_FREE char *text = json_write(state, JSON_INDENT(1));
+    return text && file_write(bulk->state, text, strlen(text));
 }
 
 static json_int_t state_number(const json_t *state, const char *key) {
@@ -292,7 +286,7 @@ static json_int_t state_number(const json_t *state, const char *key) {
 
 /* Loads the state of an earlier run if it had the same inputs. */
 static bool load_state(Bulk *bulk) {
-    json_t *state = file_json(bulk->state), *mine = token_file_json(bulk);
+    json_auto_t *state = file_json(bulk->state), *mine = token_file_json(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
         note_message("no earlier run to resume: %s is written from the start", bulk->out);
@@ -308,8 +302,6 @@ static bool load_state(Bulk *bulk) {
         bulk->result.bytes = (uint64_t)state_number(state, "bytes");
         bulk->result.documents = (uint64_t)state_number(state, "documents");
     }
-    json_decref(state);
-    json_decref(mine);
     return good;
 }
 

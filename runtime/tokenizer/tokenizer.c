@@ -10,7 +10,7 @@
 /* Puts the added tokens into the sets in which they are looked for: special ones first. */
 static bool index_added(Tokenizer *tokenizer, bool special) {
     Matcher *matcher = matcher_new();
-    Text spare = {0};
+    AUTO_TEXT Text spare = {0};
     bool good = true, begins;
     for (int i = 0; i < tokenizer->added_count && good; i++) {
         AddedToken *token = &tokenizer->added[i];
@@ -23,7 +23,6 @@ static bool index_added(Tokenizer *tokenizer, bool special) {
                   token->shown.bytes, token->shown.length, i);
     }
     matcher_free(matcher);
-    text_free(&spare);
     return good;
 }
 

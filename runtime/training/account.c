@@ -42,28 +42,23 @@ static json_t *start_json(const Account *account) {
 
 /* Earlier starts of the run; none if the run restarts from step 0. */
 static json_t *starts_before(const char *path, const Account *account) {
-    json_t *before = account->step ? file_json(path) : NULL;
+    json_auto_t *before = account->step ? file_json(path) : NULL;
     json_t *starts = json_object_get(before, "starts");
     starts = json_is_array(starts) ? json_incref(starts) : json_array();
-    json_decref(before);
     return starts;
 }
 
 bool account_write(const char *folder, const Account *account) {
-    char *path = path_join(folder, "run.json");
+    AUTO_FREE char *path = path_join(folder, "run.json");
     json_t *starts = starts_before(path, account);
     json_array_append_new(starts, start_json(account));
-    json_t *root = json_make(
+    json_auto_t *root = json_make(
         "{s:s, s:I, s:I, s:f, s:o, s:I, s:b, s:o, s:o, s:o, s:o}", "model", account->model, "seed",
         (json_int_t)account->seed, "steps", (json_int_t)account->steps, "tokens_per_step",
         account->tokens_per_step, "data", json_escaped(account->data), "data_tokens",
         (json_int_t)account->data_tokens, "text", account->text, "val",
         json_escaped(account->validation), "tokenizer", json_escaped(account->tokenizer), "starts",
         starts, "spec", json_escaped(account->spec));
-    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    bool good = file_write(path, text, strlen(text));
-    free(text);
-    free(path);
-    json_decref(root);
-    return good;
+    AUTO_FREE char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    return file_write(path, text, strlen(text));
 }

@@ -26,10 +26,8 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
 }
 
 const char *checkpoint_file(const Safetensors *file, const char *name) {
-    char *note = memory_format("file:%s", name);
-    const char *text = safetensors_note(file, note);
-    free(note);
-    return text;
+    AUTO_FREE char *note = memory_format("file:%s", name);
+    return safetensors_note(file, note);
 }
 
 void checkpoint_note(json_t *notes, const char *model, const char *bundle,
@@ -123,10 +121,8 @@ json_t *checkpoint_choices(const Safetensors *file) {
 }
 
 static bool noted_choices(const Safetensors *file) {
-    json_t *choices = checkpoint_choices(file);
-    const bool good = choices || !safetensors_note(file, choices_note);
-    json_decref(choices);
-    return good;
+    json_auto_t *choices = checkpoint_choices(file);
+    return choices || !safetensors_note(file, choices_note);
 }
 
 /* Returns the first note that is present and malformed, or NULL. Missing notes keep the value in
@@ -208,10 +204,8 @@ char *checkpoint_path(const char *folder) {
 }
 
 bool checkpoint_within(const char *folder) {
-    char *path = checkpoint_path(folder);
-    bool there = path != NULL;
-    free(path);
-    return there;
+    AUTO_FREE char *path = checkpoint_path(folder);
+    return path != NULL;
 }
 
 Safetensors *checkpoint_open(const char *operand) {
@@ -221,12 +215,11 @@ Safetensors *checkpoint_open(const char *operand) {
         return NULL;
     }
     if (!file_is_folder(operand)) return open_sound(operand);
-    char *path = checkpoint_path(operand);
+    AUTO_FREE char *path = checkpoint_path(operand);
     Safetensors *file = path ? open_sound(path) : NULL;
     if (!path)
         error_message("use a run directory written by moec train --out",
                       "%s contains no checkpoint", operand);
-    free(path);
     return file;
 }
 

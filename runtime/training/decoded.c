@@ -19,7 +19,7 @@ static double nats_of(const float *logits, long vocabulary, int32_t next) {
 static bool feed(Decoder *decoder, const int32_t *windows, long part, long counted, double *nats) {
     const long first = decoder->position, line = decoder->length + 1;
     const long vocabulary = decoder_vocabulary(decoder);
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)(decoder->rows * part));
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * (size_t)(decoder->rows * part));
     for (long row = 0; row < decoder->rows; row++)
         for (long i = 0; i < part; i++) tokens[row * part + i] = windows[row * line + first + i];
     const float *logits = decoder_advance(decoder, tokens, part, -1);
@@ -27,13 +27,12 @@ static bool feed(Decoder *decoder, const int32_t *windows, long part, long count
         for (long i = 0; i < part; i++)
             *nats += nats_of(logits + (row * part + i) * vocabulary, vocabulary,
                              windows[row * line + first + i + 1]);
-    free(tokens);
     return logits != NULL;
 }
 
 bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluation *result) {
     const long rows = decoder->rows, length = decoder->length;
-    int32_t *windows = memory_new(sizeof *windows * (size_t)(rows * (length + 1)));
+    AUTO_FREE int32_t *windows = memory_new(sizeof *windows * (size_t)(rows * (length + 1)));
     double nats = 0;
     bool good = true;
     for (uint64_t done = 0; done < count && good; done += (uint64_t)rows) {
@@ -50,7 +49,6 @@ bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluat
             good = feed(decoder, windows, many ? PREFILL_TOKENS : 1, counted, &nats);
         }
     }
-    free(windows);
     result->tokens = count * (uint64_t)length;
     result->weight = (double)result->tokens;
     result->nats = result->tokens ? nats / result->weight : NAN;

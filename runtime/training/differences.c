@@ -108,13 +108,11 @@ static char *own_lines(const SpecLines *lines) {
 static bool tell_lines(const char *then, const char *now, bool library) {
     SpecLines before = spec_lines(then, library), after = spec_lines(now, library);
     if (before.count && after.count) pair_up(&before, &after);
-    char *old = own_lines(&before), *new = own_lines(&after);
+    AUTO_FREE char *old = own_lines(&before), *new = own_lines(&after);
     bool found = old || new;
     if (found)
         note_message("the spec has changed since the run started\n  was: %s\n  now: %s",
                      old ? old : "(not set)", new ? new : "(not set)");
-    free(old);
-    free(new);
     free(before.items);
     free(after.items);
     return found;

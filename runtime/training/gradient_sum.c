@@ -15,15 +15,15 @@ bool gradient_sum_fits(long parts, long lanes, int processes) {
     if (lanes % processes == 0 && (processes == 1 || (own & (own - 1)) == 0)) return true;
     int fits = processes;
     while (lanes % fits || ((lanes / fits) & (lanes / fits - 1))) fits--;
-    char *help = memory_format("use %d processes, or train.reduction_lanes = %d, which changes the "
-                               "rounding",
-                               fits, processes);
+    AUTO_FREE char *help =
+        memory_format("use %d processes, or train.reduction_lanes = %d, which changes the "
+                      "rounding",
+                      fits, processes);
     error_message(
         help,
         "the %ld reduction lanes of the run cannot be distributed over %d processes: each "
         "needs 1, 2, 4, 8, ... of them",
         lanes, processes);
-    free(help);
     return false;
 }
 
@@ -129,14 +129,13 @@ bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *sq
     const MeshRange own = gradient_sum_range(sum, model);
     const size_t size = (size_t)mesh_size(sum->mesh),
                  row = (elements(model) / MESH_CHUNK + 1) / size + 2; /* chunks of the longest */
-    double *all = memory_new(sizeof *all * row * size);
+    AUTO_FREE double *all = memory_new(sizeof *all * row * size);
     const bool good =
         model->device->kind->square_sums(model->engine, gradients + own.start, own.end - own.start,
                                          all + row * (size_t)mesh_rank(sum->mesh));
     mesh_gather(sum->mesh, "squares of gradients", all, sizeof *all * row);
     *squares = 0;
     for (size_t i = 0; i < row * size; i++) *squares += all[i]; /* unused ones are 0 */
-    free(all);
     return good;
 }
 

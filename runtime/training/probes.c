@@ -66,7 +66,7 @@ static int by_name(const void *a, const void *b) {
 
 /* Sorts by first occurrence of the name in the graph, then by layer. */
 static void name_probes(Probes *probes) {
-    char **paths = memory_new(sizeof *paths * (size_t)(probes->count + 1));
+    AUTO_FREE char **paths = memory_new(sizeof *paths * (size_t)(probes->count + 1));
     for (int i = 0; i < probes->count; i++) {
         LayerProbe *one = &probes->all[i];
         paths[i] = path_of(one->tensor->name, &one->layer);
@@ -76,7 +76,6 @@ static void name_probes(Probes *probes) {
     for (int i = 0; i < probes->count; i++)
         probes->all[i].label = memory_format("%s", label_of(paths, probes->count, i));
     for (int i = 0; i < probes->count; i++) free(paths[i]);
-    free(paths);
     qsort(probes->all, (size_t)probes->count, sizeof *probes->all, by_name);
 }
 
@@ -214,9 +213,8 @@ static void tell_layers(const Probes *probes, int from, int to, json_t *object) 
     if (one->layer < 0 && !numbers)
         json_object_set_new(object, one->label, value_json(probes, from));
     if (one->layer < 0 || (numbers && to - from < 2)) return;
-    char *name = memory_format("%s.layer", one->label);
+    AUTO_FREE char *name = memory_format("%s.layer", one->label);
     json_object_set_new(object, name, layers_json(probes, from, to));
-    free(name);
 }
 
 static bool probe_is_finite(const Probes *probes, int which) {

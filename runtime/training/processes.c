@@ -17,16 +17,16 @@
 /* The number of the mesh is that of the launcher. */
 static bool check_size(const ProcessGroup *launch, long size) {
     if (!size || size == launch->size) return true;
-    char *help = launch->size > 1 ? memory_format("%s -n %ld moec train ..., or --mesh data=%d",
-                                                  launch->command, size, launch->size)
-                                  : memory_format("mpirun -n %ld moec train ...", size);
+    AUTO_FREE char *help = launch->size > 1
+                               ? memory_format("%s -n %ld moec train ..., or --mesh data=%d",
+                                               launch->command, size, launch->size)
+                               : memory_format("mpirun -n %ld moec train ...", size);
     if (launch->size > 1)
         error_message(help, "the mesh data = %ld has %ld processes, but %s started %d", size, size,
                       launch->command, launch->size);
     else
         error_message(help, "the mesh data = %ld has %ld processes, but only one was started", size,
                       size);
-    free(help);
     return false;
 }
 
@@ -36,28 +36,26 @@ bool run_parts_fit(long parts, long size) {
     long below = size, above = size;
     while (parts % below) below--;
     while (above < parts ? parts % above : above % parts) above++;
-    char *help = memory_format("use %ld or %ld processes, or "
-                               "train.gradient_accumulation_steps = %ld",
-                               below, above, (parts / size + 1) * size);
+    AUTO_FREE char *help = memory_format("use %ld or %ld processes, or "
+                                         "train.gradient_accumulation_steps = %ld",
+                                         below, above, (parts / size + 1) * size);
     error_message(
         help,
         "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
         "data = %ld",
         parts, size);
-    free(help);
     return false;
 }
 
 /* Processes that divide experts have a micro-batch each, or share one. */
 static bool check_groups(long divided, long sharing) {
     if (sharing == 1 || sharing % divided == 0) return true;
-    char *help = memory_format("use --mesh expert=%ld, or as many micro-batches "
-                               "(train.gradient_accumulation_steps) as processes",
-                               sharing);
+    AUTO_FREE char *help = memory_format("use --mesh expert=%ld, or as many micro-batches "
+                                         "(train.gradient_accumulation_steps) as processes",
+                                         sharing);
     error_message(
         help, "%ld processes share the sequences of a micro-batch, which %s = %ld does not divide",
         sharing, "expert", divided);
-    free(help);
     return false;
 }
 

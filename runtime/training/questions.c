@@ -55,7 +55,7 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     *candidate = (AnswerChoice){.row = {.told = told, .sampling = {.repetition = 1}}};
     const char *said = choice + strspn(choice, " ");
     candidate->characters = (double)character_count(said, strlen(said));
-    Text text = {0};
+    AUTO_TEXT Text text = {0};
     TokenList before = {0};
     text_append(&text, context, length - spaces);
     bool good = encode_question(questions, &text, &before);
@@ -65,7 +65,6 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     candidate->from = before.count;
     candidate->row.prompt = candidate->row.tokens.count;
     tokens_free(&before);
-    text_free(&text);
     return good;
 }
 
@@ -162,7 +161,7 @@ static bool check_tokens(const Questions *questions, long vocabulary) {
 
 static bool answer_questions(Questions *questions, Decoder *decoder) {
     Batch *batch = batch_new(decoder);
-    Row **rows = memory_new(sizeof *rows * (size_t)decoder->rows);
+    AUTO_FREE Row **rows = memory_new(sizeof *rows * (size_t)decoder->rows);
     bool good = true;
     for (int done = 0; done < questions->candidate_count && good;) {
         int count = 0;
@@ -177,7 +176,6 @@ static bool answer_questions(Questions *questions, Decoder *decoder) {
         for (int i = 0; i < count && good; i++)
             good = !rows[i]->nonsense || model_tell_nonsense(decoder->model, "a logit is");
     }
-    free(rows);
     batch_free(batch);
     return good;
 }

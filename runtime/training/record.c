@@ -24,13 +24,12 @@ typedef struct LogScan {
 /* Step of a line, -1 if it is damaged. Steps increase within a log. *stop: the evaluation at a
  * stop. */
 static long line_step(LogScan *def_use, const char *line, size_t length, bool *stop) {
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     json_t *at = json_object_get(object, "step");
     json_int_t step = json_is_integer(at) ? json_integer_value(at) : -1;
     if (step > LONG_MAX || step < def_use->last || line[length - 1] != '\n') step = -1;
     *stop = json_is_true(json_object_get(object, "stopped"));
     if (step >= 0 && json_object_get(object, "loss")) def_use->steps += step > def_use->last;
-    json_decref(object);
     if (step > def_use->last) def_use->last = (long)step;
     return (long)step;
 }
@@ -40,7 +39,7 @@ static long line_step(LogScan *def_use, const char *line, size_t length, bool *s
 static LogScan def_use_of(FILE *file, long step) {
     LogScan def_use = {0};
     FILE *kept = open_memstream(&def_use.kept, &def_use.length);
-    char *line = NULL;
+    AUTO_FREE char *line = NULL;
     size_t capacity = 0;
     ssize_t length;
     for (long number = 1; kept && (length = getline(&line, &capacity, file)) > 0; number++) {
@@ -56,7 +55,6 @@ static LogScan def_use_of(FILE *file, long step) {
             if (!def_use.damaged++) def_use.first = number;
         }
     }
-    free(line);
     if (kept) fclose(kept);
     return def_use;
 }
@@ -111,23 +109,21 @@ bool record_open(RunLog *record, const char *path, long step) {
 bool record_events(RunLog *record, const char *folder, long step) {
     bool good = events_open(&record->events, folder, step);
     for (const char *line = record->lines; good && line && *line; line = strchr(line, '\n') + 1) {
-        json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        json_auto_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
         good = events_write(&record->events, object);
-        json_decref(object);
     }
     return good;
 }
 
 bool record_write(RunLog *record, json_t *object) {
     bool events = !record->events.file || events_write(&record->events, object);
-    char *text = json_write_new(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    AUTO_FREE char *text = json_write_new(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
     if (!text)
         error_message(NULL, "a line of %s cannot be written as JSON", record->path);
     else if (!good)
         error_message("free some disk space, then resume the run", "cannot write %s: %s",
                       record->path, strerror(errno));
-    free(text);
     return good && events;
 }
 

@@ -22,14 +22,13 @@ static void begin_phase(const TrainRun *run, const char *phase) {
 /* The device selects the kernels of the resumed run again, and records new ones. */
 static void record_choices(const TrainRun *run, Device *device) {
     if (!device->apart) return;
-    char *last = path_join(run->options.out, "last.safetensors");
+    AUTO_FREE char *last = path_join(run->options.out, "last.safetensors");
     Safetensors *file = run->options.resume && file_exists(last) ? safetensors_open(last) : NULL;
     json_t *known = file ? checkpoint_choices(file) : NULL;
     json_decref(device->choices);
     device->choices = known ? known : json_object();
     device->is_resumed = known != NULL;
     safetensors_close(file);
-    free(last);
 }
 
 static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
@@ -113,7 +112,7 @@ static bool spread_out(TrainRun *run, uint64_t window) {
  * and the files of that run. */
 static bool open_run_tokenizer(TrainRun *run) {
     const RunOptions *options = &run->options;
-    char *last = path_join(options->out, "last.safetensors");
+    AUTO_FREE char *last = path_join(options->out, "last.safetensors");
     bool begun = options->resume && file_exists(last);
     Safetensors *file = begun           ? safetensors_open(last)
                         : options->from ? checkpoint_open(options->from)
@@ -125,7 +124,6 @@ static bool open_run_tokenizer(TrainRun *run) {
     else if (file)
         good = checkpoint_tokenizer(file, &run->tokenizer);
     safetensors_close(file);
-    free(last);
     return good;
 }
 
@@ -260,7 +258,7 @@ static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
     begin_phase(run, "writing the checkpoint");
     processes_collect(run, optimizer);
     if (mesh_rank(run->mesh) == 0) {
-        char *path = path_join(run->options.out, name);
+        AUTO_FREE char *path = path_join(run->options.out, name);
         size_t length;
         const Companions companions = {
             .tokenizer = run->tokenizer ? tokenizer_json(run->tokenizer, &length) : NULL,
@@ -268,7 +266,6 @@ static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
         mesh_set_busy(run->mesh, "writing the checkpoint");
         good = checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
         mesh_set_busy(run->mesh, NULL);
-        free(path);
     }
     processes_drop(run);
     if (good && optimizer) run->saved = run->place.step;
@@ -280,9 +277,8 @@ static void log_measured(json_t *line, json_t *measured) {
     const char *name;
     json_t *value;
     json_object_foreach(measured, name, value) {
-        char *held = memory_format("val_%s", name);
+        AUTO_FREE char *held = memory_format("val_%s", name);
         json_object_set(line, held, value);
-        free(held);
     }
     json_decref(measured);
 }
@@ -296,8 +292,7 @@ static MoecCompiler *begin_search(TrainRun *run) {
     begin_phase(run, search);
     processes_complete(run);
     mesh_set_busy(run->mesh, search);
-    MoecCompiler *compiler = moec_open_bundle(run->bundle, strlen(run->bundle), NULL, 0);
-    return compiler;
+    return moec_open_bundle(run->bundle, strlen(run->bundle), NULL, 0);
 }
 
 /* The processes wait for the one that has the value: the first one to end would stop them. */
@@ -513,9 +508,8 @@ static bool read_back(const TrainRun *run) {
     bool good = true;
     if (mesh_rank(run->mesh)) return true;
     for (int i = 0; i < 2 && good; i++) {
-        char *path = path_join(run->options.out, names[i]);
+        AUTO_FREE char *path = path_join(run->options.out, names[i]);
         good = (i && !file_exists(path)) || checkpoint_readable(path);
-        free(path);
     }
     return good;
 }
@@ -541,8 +535,8 @@ static uint64_t lanes_of(const TrainRun *run, bool begun) {
 /* Process 0: the files of the run. */
 static bool open_files(TrainRun *run) {
     const RunOptions *options = &run->options;
-    char *last = path_join(options->out, "last.safetensors"),
-         *log = path_join(options->out, "log.jsonl");
+    AUTO_FREE char *last = path_join(options->out, "last.safetensors"),
+                   *log = path_join(options->out, "log.jsonl");
     bool begun = file_exists(last), good = true;
     if (!options->resume && (begun || file_exists(log)))
         good = error_message(
@@ -557,8 +551,6 @@ static bool open_files(TrainRun *run) {
     good = good && record_open(&run->record, log, run->place.step) && write_run_info(run);
     if (good && options->tensorboard)
         good = record_events(&run->record, options->out, run->place.step);
-    free(last);
-    free(log);
     return good;
 }
 

@@ -53,18 +53,18 @@ MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, ch
     return compiler;
 }
 
+void spec_close_at(MoecCompiler **compiler) {
+    moec_close(*compiler);
+}
+
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     if (spec_is_run(operand)) return open_run(operand, sets);
     const char *colon = model_part(operand);
-    char *file = file_part(operand, colon);
-    if (file_is_standard(file) && !file_hold_input()) {
-        free(file);
-        return NULL;
-    }
+    AUTO_FREE char *file = file_part(operand, colon);
+    if (file_is_standard(file) && !file_hold_input()) return NULL;
     MoecCompiler *compiler =
         moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
     externs_trust(compiler);
-    free(file);
     return compiler;
 }
 
@@ -102,10 +102,9 @@ bool spec_length_fits(MoecCompiler *compiler, long length) {
     double context = moec_option_number(compiler, "train.context_length", 256);
     double most = context * TIMES > ANY ? context * TIMES : ANY;
     if ((double)length <= most) return true;
-    char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);
+    AUTO_FREE char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);
     error_message(help, "the prompt has %ld tokens, but the context length of the model is %.0f",
                   length, context);
-    free(help);
     return false;
 }
 

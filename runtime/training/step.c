@@ -349,10 +349,8 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
         stepper->limits &&
         mesh_largest(stepper->gradient_sum.mesh, "watched tensors", stepper->limits->exceeded);
     if (exceeded || !isfinite(result->loss) || !isfinite(result->norm)) return true;
-    double *clips = clip_factors(stepper, result->norm, mean);
-    const bool good = clips && update_all(stepper, result, step, clips);
-    free(clips);
-    return good;
+    AUTO_FREE double *clips = clip_factors(stepper, result->norm, mean);
+    return clips && update_all(stepper, result, step, clips);
 }
 
 /* Layer states are updated once per step, in the last micro-batch. */

@@ -163,20 +163,13 @@ static void bind_transfer_facts(Derivation *d, Scope *scope) {
 /* ---- settings ---- */
 
 static TunedNumber *find_tuned_number(const Tuned *row, const char *name) {
-    for (int i = 0; i < row->numbers.count; i++) {
-        TunedNumber *number = row->numbers.items[i];
-        if (!strcmp(number->name, name)) return number;
-    }
-    return NULL;
+    return list_named(&row->numbers, offsetof(TunedNumber, name), name);
 }
 
 /* The attribute of the parameter without a transfer; for "lr" a factor. */
 static double own_number_or(const Tensor *tensor, const char *name, double otherwise) {
-    for (int i = 0; i < tensor->own.count; i++) {
-        const OwnNumber *own = tensor->own.items[i];
-        if (!strcmp(own->name, name)) return own->value;
-    }
-    return otherwise;
+    const OwnNumber *own = list_named(&tensor->own, offsetof(OwnNumber, name), name);
+    return own ? own->value : otherwise;
 }
 
 static void add_tuned_number(Derivation *d, Scope *scope, const char *name, double plain,
@@ -382,10 +375,8 @@ static void report_unknown_rule(Elaborator *e, const Node *name) {
 }
 
 static const Node *find_rule(Elaborator *e, const Node *name) {
-    for (int i = 0; i < e->unit->parametrizations.count; i++) {
-        const Node *rule = e->unit->parametrizations.items[i];
-        if (!strcmp(rule->name, name->name)) return rule;
-    }
+    const Node *rule = list_named(&e->unit->parametrizations, offsetof(Node, name), name->name);
+    if (rule) return rule;
     report_unknown_rule(e, name);
     return NULL;
 }

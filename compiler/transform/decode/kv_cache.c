@@ -29,11 +29,8 @@ Expr *absolute_position(Decode *decode, Expr *position) {
 }
 
 Tensor *find_kept(const List *list, const Tensor *tensor) {
-    for (int i = 0; i < list->count; i++) {
-        const Kept *kept = list->items[i];
-        if (kept->tensor == tensor) return kept->past;
-    }
-    return NULL;
+    const Kept *kept = list_find_by(list, offsetof(Kept, tensor), tensor);
+    return kept ? kept->past : NULL;
 }
 
 void keep(Program *program, List *list, Tensor *tensor, Tensor *past) {
@@ -46,11 +43,7 @@ void keep(Program *program, List *list, Tensor *tensor, Tensor *past) {
 const Expr *written(const Statement *statement, const Tensor *tensor) {
     if (statement->kind == STATEMENT_LOOP)
         return statement->target->tensor == tensor ? statement->target : NULL;
-    for (int i = 0; i < statement->outputs.count; i++) {
-        const Expr *output = statement->outputs.items[i];
-        if (output->tensor == tensor) return output;
-    }
-    return NULL;
+    return list_find_by(&statement->outputs, offsetof(Expr, tensor), tensor);
 }
 
 void insert(Decode *decode, Block *block, int position, Statement *statement) {

@@ -15,11 +15,7 @@
 #include <string.h>
 
 static Tensor *find_output(const Program *program, const char *name) {
-    for (int i = 0; i < program->outputs.count; i++) {
-        Tensor *tensor = program->outputs.items[i];
-        if (strcmp(tensor->path, name) == 0) return tensor;
-    }
-    return NULL;
+    return list_named(&program->outputs, offsetof(Tensor, path), name);
 }
 
 /* The input of that kind whose elements each have a row of logits, or NULL. */

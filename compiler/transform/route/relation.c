@@ -16,11 +16,7 @@
 #include "base/must.h"
 
 RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
-    for (int i = 0; i < routing->row_tensors.count; i++) {
-        RowTensor *row_tensor = routing->row_tensors.items[i];
-        if (row_tensor->tensor == tensor) return row_tensor;
-    }
-    return NULL;
+    return list_find_by(&routing->row_tensors, offsetof(RowTensor, tensor), tensor);
 }
 
 static Tensor *row_tensor_at(const Routing *routing, const Site *site, const Tensor *root,

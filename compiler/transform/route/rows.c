@@ -59,9 +59,7 @@ int collapse(const Routing *routing, const Packing *packing, int rank, void **su
 }
 
 static bool is_row_of(const Program *program, const Tensor *tensor) {
-    for (int i = 0; i < program->relations.count; i++)
-        if (((const Relation *)program->relations.items[i])->row_of == tensor) return true;
-    return false;
+    return list_find_by(&program->relations, offsetof(Relation, row_of), tensor) != NULL;
 }
 
 /* True for a row that may be -1: of an outer relation. */

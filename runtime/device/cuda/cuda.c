@@ -184,9 +184,8 @@ Device *cuda_open_local(int process, int processes) {
     if (!library) return NULL;
     if (library->driver.init(0) || library->driver.device_count(&count)) count = 0;
     if (process < count || count <= 1) return cuda_open(process < count ? process : 0);
-    char *help = memory_format("start at most %d processes on this host", count);
+    AUTO_FREE char *help = memory_format("start at most %d processes on this host", count);
     error_message(help, "%d processes on this host need as many GPUs, but the driver reports %d",
                   processes, count);
-    free(help);
     return NULL;
 }

@@ -109,11 +109,10 @@ static bool read_kept_choice(const BlasWork *work, const BlasTask *task, const c
 static void write_choice(const char *path, const char *text, const BlasChoice *choice) {
     size_t length = strlen(text);
     if (!path) return;
-    char *bytes = memory_new(length + sizeof choice->algorithm);
+    AUTO_FREE char *bytes = memory_new(length + sizeof choice->algorithm);
     memcpy(bytes, text, length);
     memcpy(bytes + length, choice->algorithm, sizeof choice->algorithm);
     cache_write(path, bytes, length + sizeof choice->algorithm);
-    free(bytes);
 }
 
 /* ---- candidates ---- */

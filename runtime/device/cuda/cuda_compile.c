@@ -72,11 +72,10 @@ int cuda_architecture(const CudaLibrary *library, int major, int minor) {
     const int own = 10 * major + minor;
     int count = 0, newest = 0;
     if (compiler->architecture_count(&count) || count < 1) return own;
-    int *known = memory_new(sizeof *known * (size_t)count);
+    AUTO_FREE int *known = memory_new(sizeof *known * (size_t)count);
     if (compiler->architectures(known)) count = 0;
     for (int i = 0; i < count; i++)
         if (known[i] <= own && known[i] > newest) newest = known[i];
-    free(known);
     return newest ? newest : own;
 }
 
@@ -109,7 +108,7 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
                              "NVRTC cannot create the program %s", text->name);
     const int architecture = cuda_architecture(library, text->major, text->minor);
     const bool is_own = architecture == 10 * text->major + text->minor;
-    char *option = architecture_option(text, architecture, is_own);
+    AUTO_FREE char *option = architecture_option(text, architecture, is_own);
     const char *const options[] = {option, "--std=c++17", "--extra-device-vectorization"};
     bool good =
         compiler->compile(program, 3, options) == 0 || report_failure(compiler, program, text);
@@ -118,20 +117,18 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
                error_message("update NVRTC and the driver to the same CUDA version",
                              "NVRTC cannot produce an image of %s", text->name);
     compiler->destroy(&program);
-    free(option);
     return good;
 }
 
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     *image = (CudaImage){0};
-    char *path = object_path(library, text);
+    AUTO_FREE char *path = object_path(library, text);
     bool good = read_cached(path, image) || make_object(library, text, image);
     if (good && path && !image->cached) cache_write(path, image->bytes, image->length);
     if (!good) {
         free(image->bytes);
         image->bytes = NULL;
     }
-    free(path);
     return good;
 }
 

@@ -336,8 +336,8 @@ static int make_texts(EngineBuild *makings, const MoecKernels *kernels, const bo
 
 static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool keep) {
     EngineBuild makings[PART_LIMIT + 1] = {{.good = false}};
-    bool *spare = spare_kernels(engine), *wanted = cuda_pieces(kernels, spare, false);
-    bool *rest = cuda_pieces(kernels, spare, true);
+    AUTO_FREE bool *spare = spare_kernels(engine), *wanted = cuda_pieces(kernels, spare, false);
+    AUTO_FREE bool *rest = cuda_pieces(kernels, spare, true);
     engine->spare = cuda_part(kernels, rest, 0, 1);
     int count = make_texts(makings, kernels, wanted, keep);
     double start = seconds_now();
@@ -357,9 +357,6 @@ static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool ke
         free(makings[i].image.bytes);
         free((void *)(uintptr_t)makings[i].text.text);
     }
-    free(spare);
-    free(wanted);
-    free(rest);
     return good;
 }
 
@@ -556,13 +553,12 @@ bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     CudaEngine *engine = engine_of(base);
     const MoecUpdate *update = base->table->update;
-    float *numbers = update_numbers(base->table, given);
+    AUTO_FREE float *numbers = update_numbers(base->table, given);
     const long long range[] = {(long long)given->start, (long long)given->end};
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
                                         numbers, numbers_bytes(update)) &&
                 base->device->kind->put(base->device, (void *)(uintptr_t)range_place(engine), range,
                                         sizeof range);
-    free(numbers);
     const CaptureKey key = {.what = update};
     return good && cuda_repeat(engine, &key, &(const RepeatedCall){work_update, given});
 }

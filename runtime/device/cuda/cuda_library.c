@@ -49,10 +49,8 @@ static const char *place_named(void) {
 static void *open_cuda_library(const char *place, const char *const *names) {
     if (*place && !file_is_folder(place)) return dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (*place) {
-        char *folder = memory_format("%s/", place);
-        void *handle = lazy_library_open(folder, names);
-        free(folder);
-        return handle;
+        AUTO_FREE char *folder = memory_format("%s/", place);
+        return lazy_library_open(folder, names);
     }
     void *handle = NULL;
     for (int i = 0; folders[i] && !handle; i++) handle = lazy_library_open(folders[i], names);

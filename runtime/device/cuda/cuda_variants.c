@@ -80,10 +80,9 @@ static char *variants_name(const CudaProgram *program) {
     cuda_hash_library(state, program->device->library);
     int driver = 0;
     program->device->library->driver.version(&driver);
-    char *rest =
+    AUTO_FREE char *rest =
         memory_format("driver %d, %s", driver, cuda_choices_are_fixed() ? "fixed" : "timed");
     cache_add(state, rest);
-    free(rest);
     return cache_file_name(state, ".variants");
 }
 
@@ -154,9 +153,8 @@ static void read_kept(CudaVariants *variants) {
     for (int i = 0; i < variants->count; i++) variants->decisions[i].used = true;
     if (!variants->path) return;
     const int lock = cache_making(variants->path);
-    char *text = cache_read_text(variants->path);
+    AUTO_FREE char *text = cache_read_text(variants->path);
     read_decisions(variants, text);
-    free(text);
     cache_made(lock, variants->path);
 }
 
@@ -180,17 +178,15 @@ static char *decisions_text(const CudaVariants *variants, bool for_checkpoint) {
 
 static void write_decisions(const CudaVariants *variants) {
     if (!variants->path) return;
-    char *text = decisions_text(variants, false);
+    AUTO_FREE char *text = decisions_text(variants, false);
     cache_write_text(variants->path, text);
-    free(text);
 }
 
 static void record_use(CudaVariants *variants, Decision *decision) {
     if (decision->used || decision->best < 0 || cuda_choices_are_fixed()) return;
     decision->used = true;
-    char *text = decisions_text(variants, true);
+    AUTO_FREE char *text = decisions_text(variants, true);
     cuda_record_choice(variants->device, variants->name, text);
-    free(text);
 }
 
 /* Tries all variants. The file contains the unfinished trial. If the trial ends the process, later

@@ -32,8 +32,8 @@ int sample_best(const float *logits, long vocabulary, int32_t *tokens, int count
 }
 
 static void penalise(const Sampling *sampling, float *logits, long vocabulary, const Said *said) {
-    bool *seen = memory_new(sizeof *seen * (size_t)vocabulary),
-         *made = memory_new(sizeof *made * (size_t)vocabulary);
+    AUTO_FREE bool *seen = memory_new(sizeof *seen * (size_t)vocabulary),
+                   *made = memory_new(sizeof *made * (size_t)vocabulary);
     float repetition = (float)sampling->repetition;
     for (size_t i = 0; i < said->count; i++) {
         int32_t token = said->tokens[i];
@@ -47,8 +47,6 @@ static void penalise(const Sampling *sampling, float *logits, long vocabulary, c
         logits[token] -= (float)(sampling->frequency + (made[token] ? 0 : sampling->presence));
         made[token] = true;
     }
-    free(made);
-    free(seen);
 }
 
 static bool penalises(const Sampling *sampling) {

@@ -196,15 +196,13 @@ static bool step_batch(void *batch) {
 }
 
 void together_step(Together *together, Batch *const *batches, bool *good, int count) {
-    void **data = memory_new(sizeof *data * ((size_t)count + 1));
-    Decoder **decoders = memory_new(sizeof *decoders * ((size_t)count + 1));
+    AUTO_FREE void **data = memory_new(sizeof *data * ((size_t)count + 1));
+    AUTO_FREE Decoder **decoders = memory_new(sizeof *decoders * ((size_t)count + 1));
     for (int i = 0; i < count; i++) {
         data[i] = batches[i];
         decoders[i] = batches[i]->decoder;
     }
     together_run(together, step_batch, data, decoders, good, count);
-    free(data);
-    free(decoders);
 }
 
 /* ---- from start to end ---- */

@@ -167,10 +167,9 @@ static void order_marks(int32_t *marks, size_t count) {
     size_t starts[257] = {0};
     for (size_t i = 0; i < count; i++) starts[combining_class_of(marks[i]) + 1]++;
     for (int i = 0; i < 256; i++) starts[i + 1] += starts[i];
-    int32_t *ordered = memory_new(sizeof *ordered * count);
+    AUTO_FREE int32_t *ordered = memory_new(sizeof *ordered * count);
     for (size_t i = 0; i < count; i++) ordered[starts[combining_class_of(marks[i])]++] = marks[i];
     memcpy(marks, ordered, sizeof *marks * count);
-    free(ordered);
 }
 
 static void order_all(int32_t *characters, size_t count) {
@@ -193,7 +192,7 @@ static void add_stretch(Text *text, const char *bytes, size_t length, NormalForm
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     if (form == FORM_NFKC || form == FORM_NFKD) options |= UTF8PROC_COMPAT;
     size_t room = length + DECOMPOSED, count = 0;
-    int32_t *characters = memory_new(sizeof *characters * (room + 1));
+    AUTO_FREE int32_t *characters = memory_new(sizeof *characters * (room + 1));
     for (size_t i = 0; i < length;) {
         int taken, boundary = 0;
         int32_t c = character_at(bytes + i, &taken);
@@ -210,7 +209,6 @@ static void add_stretch(Text *text, const char *bytes, size_t length, NormalForm
         count = (size_t)utf8proc_normalize_utf32(characters, (utf8proc_ssize_t)count,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     for (size_t i = 0; i < count; i++) text_append_character(text, characters[i]);
-    free(characters);
 }
 
 /* True if normalization keeps the character after any character, provided that all characters of

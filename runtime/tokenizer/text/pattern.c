@@ -43,13 +43,12 @@ void matcher_free(Matcher *matcher) {
 }
 
 bool pattern_is_script(const char *name) {
-    char *asked = memory_format("\\p{sc:%s}", name);
+    AUTO_FREE char *asked = memory_format("\\p{sc:%s}", name);
     int fault;
     size_t fault_offset;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)asked, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &fault,
                                      &fault_offset, NULL);
     pcre2_code_free(code);
-    free(asked);
     return code != NULL;
 }
 
@@ -81,14 +80,12 @@ Pattern *pattern_of_expression(const char *file, const char *bytes, size_t lengt
     pattern->source = memory_new(length + 1);
     memcpy(pattern->source, bytes, length);
     pattern->length = length;
-    Text text = {0}, fault = {0};
+    AUTO_TEXT Text text = {0}, fault = {0};
     bool good = pattern_translate(bytes, length, word, &text, &fault) ||
                 error_message("this regular-expression feature is not supported",
                               "%s: regular expression '%.*s' contains %.*s", file, (int)length,
                               bytes, (int)fault.length, fault.bytes ? fault.bytes : "");
     good = good && compile_pattern(pattern, file, &text);
-    text_free(&text);
-    text_free(&fault);
     if (good) return pattern;
     pattern_free(pattern);
     return NULL;

@@ -152,11 +152,9 @@ size_t text_append_valid(Text *text, const char *bytes, size_t length) {
 }
 
 json_t *text_json(const char *bytes, size_t length) {
-    Text valid = {0};
+    AUTO_TEXT Text valid = {0};
     text_append_valid(&valid, bytes ? bytes : "", length);
-    json_t *string = json_stringn(valid.bytes ? valid.bytes : "", valid.length);
-    text_free(&valid);
-    return string;
+    return json_stringn(valid.bytes ? valid.bytes : "", valid.length);
 }
 
 bool text_ends_inside(const Text *text) {

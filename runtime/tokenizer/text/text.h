@@ -24,6 +24,8 @@ void text_reserve(Text *text, size_t more);
 void text_append(Text *text, const char *bytes, size_t length);
 void text_append_character(Text *text, int32_t character);
 void text_free(Text *text);
+/* Before the declaration of a text: text_free() at the end of its scope. */
+#define AUTO_TEXT __attribute__((cleanup(text_free)))
 
 /* The same of token numbers. */
 void tokens_add(TokenList *list, int32_t token);

@@ -72,10 +72,9 @@ bool against_compare(const AgainstOptions *options, json_t *json) {
                 client_open(&client, options);
     progress_phase("the code");
     if (good) {
-        json_t *own = subject_options(&subject, &plan.shapes[0]);
+        json_auto_t *own = subject_options(&subject, &plan.shapes[0]);
         good = client_describe(&client, own) && against_match(&client, &subject, &plan.shapes[0]) &&
                against_run_cases(&plan, &client);
-        json_decref(own);
     }
     client_close(&client);
     progress_phase("the definition");

@@ -19,7 +19,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { RUNS = 8 };

@@ -126,15 +126,13 @@ bool client_open(AgainstClient *client, const AgainstOptions *options) {
         good = error_message("use --device cpu", "a shared library computes on the CPU");
     if (good) {
         const char *asked = getenv("PYTHON");
-        char *command = memory_format("%s", asked && *asked ? asked : "python3");
-        char **words = python ? python_words(command, file, name, options->device) : NULL;
+        AUTO_FREE char *command = memory_format("%s", asked && *asked ? asked : "python3");
+        AUTO_FREE char **words = python ? python_words(command, file, name, options->device) : NULL;
         signal(SIGPIPE, SIG_IGN);
         start_child(client, words, file, name, options->external);
         if (client->process <= 0)
             good = error_message("close other programs", "cannot start a process: %s",
                                  strerror(errno));
-        free(words);
-        free(command);
     }
     free(file);
     free(name);
@@ -187,12 +185,11 @@ bool client_describe(AgainstClient *client, json_t *options) {
         client->described = json_make("{s:s, s:b}", "kind", "library", "any", 1);
         return extern_device_build(client->device);
     }
-    json_t *message = json_make("{s:O}", "options", options);
+    json_auto_t *message = json_make("{s:O}", "options", options);
     if (against_send(client->to, message))
         client->described = client_answer(client);
     else
         ended_message(client);
-    json_decref(message);
     return client->described != NULL;
 }
 
@@ -317,7 +314,7 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
     json_t *message = case_json(one);
     bool good = against_send(client->to, message) && send_values(client, one);
     json_decref(message);
-    json_t *reply = NULL;
+    json_auto_t *reply = NULL;
     if (good)
         good = (reply = client_answer(client)) != NULL;
     else
@@ -337,6 +334,5 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
     if (note) answer->note = memory_format("%s", note);
     good = good && receive_tensors(client, shape, results, false, answer) &&
            receive_tensors(client, shape, gradients, true, answer);
-    json_decref(reply);
     return good;
 }

@@ -33,11 +33,10 @@ static const MoecExtern *compared_function(const AgainstExtern *external) {
 
 static void refusal_message(const AgainstExtern *compared, const char *reason) {
     const MoecExtern *external = compared_function(compared);
-    char *sizes = extern_sizes_text(external);
+    AUTO_FREE char *sizes = extern_sizes_text(external);
     note_message("%s:%d: extern %s is refused at %s; the equations of layer '%s' run instead:\n    "
                  "%s",
                  external->spec, external->line, external->name, sizes, external->layer, reason);
-    free(sizes);
 }
 
 /* "y[0,3] is 1 instead of 2 (norm.moe:5)": a new string. */
@@ -164,13 +163,11 @@ static Outcome build_and_compare(const AgainstExtern *external) {
         error_message("set TMPDIR to a folder that you can write to", "cannot create a folder");
         return FAILS;
     }
-    char *output = path_join(place.folder, "extern.so"),
-         *code = memory_format("%s:%s", output, forward->function);
+    AUTO_FREE char *output = path_join(place.folder, "extern.so"),
+                   *code = memory_format("%s:%s", output, forward->function);
     const Outcome outcome = extern_library_build(external, place.folder, output)
                                 ? compare_extern(&options, code)
                                 : FAILS;
-    free(output);
-    free(code);
     cache_leave(&place);
     return outcome;
 }
@@ -190,7 +187,7 @@ void externs_compare_again(void) {
  * and device: a new string, or NULL without a cache. */
 static char *agreement_path(const AgainstExtern *external, const Device *device) {
     XXH3_state_t *state = cache_begin();
-    char *sizes = extern_sizes_text(external->forward);
+    AUTO_FREE char *sizes = extern_sizes_text(external->forward);
     const char *const texts[] = {moec_bundle(external->compiler),
                                  compared_function(external)->name,
                                  sizes,
@@ -201,7 +198,6 @@ static char *agreement_path(const AgainstExtern *external, const Device *device)
         cache_add(state, texts[i] ? texts[i] : "");
     for (int i = 0; i < external->forward->option_count; i++)
         cache_add(state, external->forward->options[i]);
-    free(sizes);
     return cache_path(state, ".agrees");
 }
 
@@ -231,11 +227,10 @@ static Outcome check_once(const AgainstExtern *external, const Device *device) {
     }
     const Outcome outcome = build_and_compare(external);
     if (outcome == AGREES) {
-        char *sizes = extern_sizes_text(external->forward);
+        AUTO_FREE char *sizes = extern_sizes_text(external->forward);
         (fresh ? note_message : detail_message)(
             "extern %s agrees with the equations of layer '%s' at %s",
             compared_function(external)->name, external->forward->layer, sizes);
-        free(sizes);
     }
     if (path && outcome == AGREES)
         note_agreement(path);

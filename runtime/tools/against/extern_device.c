@@ -78,13 +78,12 @@ static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
 
 /* The text with the declaration that the function must have. */
 static char *kernel_text(const MoecExtern *external) {
-    char *path = extern_path_literal(external->path), *spec = extern_path_literal(external->spec),
-         *text = memory_format("#include \"kernels.cuh\"\n#line 1 %s\n%s\n#line %d %s\n"
+    AUTO_FREE char *path = extern_path_literal(external->path),
+                   *spec = extern_path_literal(external->spec);
+    char *text = memory_format("#include \"kernels.cuh\"\n#line 1 %s\n%s\n#line %d %s\n"
                                "extern \"C\" {\n__global__ void %s(%s);\n}\n",
                                path, external->text, external->line, spec, external->function,
                                external->types);
-    free(path);
-    free(spec);
     return text;
 }
 

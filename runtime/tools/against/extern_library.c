@@ -48,9 +48,8 @@ char *extern_path_literal(const char *path) {
 }
 
 static void write_line(FILE *file, int line, const char *path) {
-    char *literal = extern_path_literal(path);
+    AUTO_FREE char *literal = extern_path_literal(path);
     fprintf(file, "#line %d %s\n", line, literal);
-    free(literal);
 }
 
 static void write_call(FILE *file, const MoecExtern *external, const char *name) {
@@ -96,38 +95,31 @@ static int add_words(const char **words, int count, char *text) {
 static int compile_library(const char *source, const char *output, const char *log) {
     static const char *const fixed[] = {"-std=gnu11", "-O2", "-fopenmp", "-fPIC", "-shared", "-w"};
     const char *words[WORDS], *name = getenv("MOEC_CC"), *more = getenv("MOEC_CFLAGS");
-    char *command = memory_format("%s", name && *name ? name : "cc"),
-         *flags = memory_format("%s", more ? more : "");
+    AUTO_FREE char *command = memory_format("%s", name && *name ? name : "cc"),
+                   *flags = memory_format("%s", more ? more : "");
     int count = add_words(words, 0, command);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
     count = add_words(words, count, flags);
     const char *const rest[] = {"-o", output, "-x", "c", source, "-lm", NULL};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) words[count++] = rest[i];
-    const int status = compiler_wait(compiler_start((char *const *)(uintptr_t)words, log));
-    free(command);
-    free(flags);
-    return status;
+    return compiler_wait(compiler_start((char *const *)(uintptr_t)words, log));
 }
 
 bool extern_library_build(const AgainstExtern *external, const char *folder, const char *output) {
     const MoecExtern *forward = external->forward, *gradient = external->gradient;
-    char *source = path_join(folder, "extern.c"), *log = path_join(folder, "extern.log"),
-         *text = library_text(external);
+    AUTO_FREE char *source = path_join(folder, "extern.c"), *log = path_join(folder, "extern.log"),
+                   *text = library_text(external);
     bool good = file_write(source, text, strlen(text));
     if (good && compile_library(source, output, log) != 0) {
-        char *help = memory_format("the function must be: int %s(%s)%s%s%s%s%s", forward->function,
-                                   forward->parameters, gradient ? "; int " : "",
-                                   gradient ? gradient->function : "", gradient ? "(" : "",
-                                   gradient ? gradient->parameters : "", gradient ? ")" : "");
+        AUTO_FREE char *help = memory_format(
+            "the function must be: int %s(%s)%s%s%s%s%s", forward->function, forward->parameters,
+            gradient ? "; int " : "", gradient ? gradient->function : "", gradient ? "(" : "",
+            gradient ? gradient->parameters : "", gradient ? ")" : "");
         line_message("%s:%d: extern c \"%s\":", forward->spec, forward->line, forward->name);
         compiler_print_log(log);
         good = error_message(help, "%s does not compile as a kernel of layer '%s'", forward->path,
                              forward->layer);
-        free(help);
     }
-    free(source);
-    free(log);
-    free(text);
     return good;
 }
 

@@ -28,10 +28,8 @@ static bool read_bytes_of(int from, void *bytes, size_t length) {
 }
 
 bool against_send(int to, const json_t *message) {
-    char *text = json_write(message, JSON_COMPACT);
-    const bool good = write_all(to, text, strlen(text)) && write_all(to, "\n", 1);
-    free(text);
-    return good;
+    AUTO_FREE char *text = json_write(message, JSON_COMPACT);
+    return write_all(to, text, strlen(text)) && write_all(to, "\n", 1);
 }
 
 /* Byte by byte: the line is short, and doubles follow it. */

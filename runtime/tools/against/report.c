@@ -174,7 +174,7 @@ static json_t *cases_json(const AgainstReport *report, int type) {
 
 bool report_print(const AgainstReport *report, json_t *json) {
     bool good = true;
-    json_t *precisions = json_object();
+    json_auto_t *precisions = json_object();
     if (!json)
         printf("%s against %s on %s, %d shapes\n", report->subject->title, report->options->code,
                report->options->device, report->plan->shape_count);
@@ -199,7 +199,6 @@ bool report_print(const AgainstReport *report, json_t *json) {
         printf("  %d larger shapes are left out: the interpreter is too slow for them; use smaller "
                "--sizes\n",
                report->plan->skipped);
-    json_decref(precisions);
     fflush(stdout);
     return good;
 }

@@ -69,21 +69,18 @@ static double element_load(MoecAgainstType type, const void *from, size_t i) {
 /* ---- one call ---- */
 
 static bool receive_into(int from, const MoecAgainstTensor *tensor, void *to) {
-    double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
+    AUTO_FREE double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
     const bool good = against_receive_values(from, values, (size_t)tensor->count);
     for (size_t i = 0; i < (size_t)tensor->count; i++)
         element_store(tensor->type, to, i, values[i]);
-    free(values);
     return good;
 }
 
 static bool send_from(int to, const MoecAgainstTensor *tensor, const void *from) {
-    double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
+    AUTO_FREE double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
     for (size_t i = 0; i < (size_t)tensor->count; i++)
         values[i] = element_load(tensor->type, from, i);
-    const bool good = against_send_values(to, values, (size_t)tensor->count);
-    free(values);
-    return good;
+    return against_send_values(to, values, (size_t)tensor->count);
 }
 
 static void describe_tensor(MoecAgainstTensor *tensor, const json_t *entry, MoecAgainstType type) {
@@ -153,10 +150,8 @@ static void library_free(LibraryCall *call) {
 }
 
 static bool send_error(int to, const char *error, const char *help) {
-    json_t *answer = json_make("{s:s, s:s}", "error", error, "help", help);
-    const bool good = against_send(to, answer);
-    json_decref(answer);
-    return good;
+    json_auto_t *answer = json_make("{s:s, s:s}", "error", error, "help", help);
+    return against_send(to, answer);
 }
 
 static bool library_answer(const LibraryCall *call, const json_t *message, int code, int to) {
@@ -164,12 +159,11 @@ static bool library_answer(const LibraryCall *call, const json_t *message, int c
     for (int i = 0; i < call->call.given_count && code == MOEC_AGAINST_GOOD; i++)
         if (call->tensors[i].gradient)
             json_array_append_new(gradients, json_make("{s:s}", "name", call->tensors[i].name));
-    json_t *answer = json_make("{s:O, s:o}", "results", json_object_get(message, "results"),
-                               "gradients", gradients);
+    json_auto_t *answer = json_make("{s:O, s:o}", "results", json_object_get(message, "results"),
+                                    "gradients", gradients);
     if (code == MOEC_AGAINST_NO_GRADIENTS)
         json_object_set_new(answer, "note", json_text("the function computes no gradients"));
     bool good = against_send(to, answer);
-    json_decref(answer);
     for (int i = call->call.given_count; i < call->count && good; i++)
         good = send_from(to, &call->tensors[i], call->tensors[i].values);
     for (int i = 0; i < call->call.given_count && code == MOEC_AGAINST_GOOD && good; i++)
@@ -191,9 +185,8 @@ static bool serve_call(MoecAgainstFunction *function, const json_t *message, int
             if (!zones_good(&call.values[i]) || !zones_good(&call.gradients[i]))
                 outside = call.tensors[i].name;
         if (outside) {
-            char *error = memory_format("the function writes outside of '%s'", outside);
+            AUTO_FREE char *error = memory_format("the function writes outside of '%s'", outside);
             good = send_error(to, error, "build it with -fsanitize=address to find the statement");
-            free(error);
         } else if (code != MOEC_AGAINST_GOOD && code != MOEC_AGAINST_NO_GRADIENTS)
             good = send_error(to, *text ? text : "the function returned an error without a message",
                               NULL);

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,10 +53,9 @@ static void print_spec_side(const AgainstShape *shape) {
     for (int i = 0; i < shape->count; i++) {
         const AgainstTensor *tensor = &shape->tensors[i];
         if (!tensor_is_given(tensor)) continue;
-        char *text = against_tensor_text(tensor->name, tensor->rank, tensor->shape);
+        AUTO_FREE char *text = against_tensor_text(tensor->name, tensor->rank, tensor->shape);
         line_message("  spec: %s %s%s", roles[tensor->role], text,
                      tensor->integer ? ", integers" : "");
-        free(text);
     }
 }
 
@@ -70,9 +68,8 @@ static void print_code_side(const json_t *described) {
                      json_is_true(json_object_get(entry, "required")) ? "" : ", optional");
     }
     for (size_t i = 0; i < json_array_size(tensors); i++) {
-        char *text = described_text(json_array_get(tensors, i));
+        AUTO_FREE char *text = described_text(json_array_get(tensors, i));
         line_message("  code: parameter %s", text);
-        free(text);
     }
 }
 

@@ -274,16 +274,16 @@ static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *
     Mapping mapping = {0};
     if (file && !file_map(file, "check the path", &mapping)) return false;
     const char *slash = home ? strrchr(home, '/') : NULL;
-    char *use = file ? memory_format("%s", "")
-                     : memory_format("use %.*s ", (int)strcspn(slash ? slash + 1 : "", "."),
-                                     slash ? slash + 1 : "");
+    AUTO_FREE char *use =
+        file ? memory_format("%s", "")
+             : memory_format("use %.*s ", (int)strcspn(slash ? slash + 1 : "", "."),
+                             slash ? slash + 1 : "");
     subject->title = memory_format("%s", name);
     subject->text =
         wrapped(subject, &signature, name, use, (const char *)mapping.bytes, mapping.length);
     subject->path = memory_format("%s", file ? file : "against.moe");
     subject->model = memory_format("against_model");
     subject->line = (int)json_integer_value(json_object_get(layer, "line"));
-    free(use);
     if (file) file_unmap(&mapping);
     return true;
 }
@@ -316,7 +316,7 @@ static void set_sizes(AgainstOptions *options, const Signature *signature) {
 bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options) {
     MoecCompiler *compiler = options->external->compiler;
     const char *name = options->external->forward->layer;
-    json_t *layer = layer_described(compiler, name);
+    json_auto_t *layer = layer_described(compiler, name);
     const char *text = json_field_text(layer, "signature");
     Signature signature;
     bool good = text && read_signature(&signature, text);
@@ -330,7 +330,6 @@ bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options) {
         subject->model = memory_format("against_model");
         subject->line = (int)json_integer_value(json_object_get(layer, "line"));
     }
-    json_decref(layer);
     return good;
 }
 
@@ -344,25 +343,23 @@ bool subject_open(AgainstSubject *subject) {
     const AgainstOptions *options = subject->options;
     const char *operand = options->operand, *search = getenv("MOEC_PATH");
     const char *colon = file_exists(operand) ? NULL : strrchr(operand, ':');
-    char *file =
+    AUTO_FREE char *file =
         memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
     const bool standard = !colon && !file_exists(file) && !strpbrk(file, "./");
     bool good = true;
     if (!spec_is_run(operand) && (standard || (colon && file_exists(file)))) {
-        MoecCompiler *declarations = moec_open_declarations(standard ? NULL : file, search);
+        AUTO_CLOSE MoecCompiler *declarations =
+            moec_open_declarations(standard ? NULL : file, search);
         const char *name = standard ? operand : colon + 1;
-        json_t *layer =
+        json_auto_t *layer =
             standard || !is_model(declarations, name) ? layer_described(declarations, name) : NULL;
         good = standard || reports_good(declarations);
         if (good && layer) good = use_layer(subject, layer, standard ? NULL : file);
-        json_decref(layer);
-        moec_close(declarations);
     }
     if (good && !subject->text && options->sizes)
         good = error_message("use --set, -b and -c", "--sizes is for a layer, but %s is a model",
                              operand);
     if (!subject->title) subject->title = memory_format("%s", colon ? colon + 1 : operand);
-    free(file);
     return good;
 }
 

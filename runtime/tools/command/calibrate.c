@@ -136,11 +136,10 @@ static void round_matrix(const MoecWeightCopy *form, const double *factor, float
 #pragma omp parallel for schedule(static)
     for (long column = 0; column < form->n; column++) {
         float *from = weights + column * form->n_stride;
-        double *w = memory_new(sizeof *w * (size_t)form->k);
+        AUTO_FREE double *w = memory_new(sizeof *w * (size_t)form->k);
         for (long i = 0; i < form->k; i++) w[i] = (double)from[i * form->k_stride];
         round_column(w, factor, form->k);
         for (long i = 0; i < form->k; i++) from[i * form->k_stride] = (float)w[i];
-        free(w);
     }
 }
 
@@ -150,10 +149,9 @@ static bool round_instances(const Hessian *hessian, float *weights) {
     const MoecWeightCopy *form = hessian->form;
     bool all = hessian->given;
     for (long i = 0; i < hessian->instances && hessian->given; i++) {
-        double *factor = inverse_factor(hessian->sums + i * form->k * form->k, form->k);
+        AUTO_FREE double *factor = inverse_factor(hessian->sums + i * form->k * form->k, form->k);
         if (factor) round_matrix(form, factor, weights + i * form->batch_stride);
         all &= factor != NULL;
-        free(factor);
     }
     return all;
 }
@@ -183,7 +181,7 @@ static bool add_batches(Call *call, const Data *data, Hessian *hessians, int cou
     const uint64_t length = (uint64_t)call_context(call) + 1, batch = (uint64_t)call->graph->batch,
                    windows = (data->count - 1) / (length - 1),
                    wanted = windows < CALIBRATION_SEQUENCES ? windows : CALIBRATION_SEQUENCES;
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * length));
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * length));
     int outputs;
     PublicTensor *all = public_tensors(call->graph->outputs, call->graph->output_count, &outputs);
     bool good = true;
@@ -195,7 +193,6 @@ static bool add_batches(Call *call, const Data *data, Hessian *hessians, int cou
         good = good && call_run(call, 1, false) && add_outputs(call, all, outputs, hessians, count);
     }
     public_free(all, outputs);
-    free(tokens);
     return good;
 }
 
@@ -234,7 +231,7 @@ bool calibrate_int4(const Calibration *calibration, int *calibrated) {
     Data *data = open_calibration(calibration->inputs, calibration->data, calibration->tokenizer);
     if (!data) return false;
     int count;
-    Hessian *hessians = find_hessians(calibration, &count);
+    AUTO_FREE Hessian *hessians = find_hessians(calibration, &count);
     const bool good = add_batches(calibration->inputs, data, hessians, count);
     *calibrated = 0;
     for (int i = 0; i < count; i++) {
@@ -242,7 +239,6 @@ bool calibrate_int4(const Calibration *calibration, int *calibrated) {
         *calibrated += good && round_instances(&hessians[i], weights);
         free(hessians[i].sums);
     }
-    free(hessians);
     data_close(data);
     return good && model_put_weights(model);
 }

@@ -32,11 +32,9 @@ static int compare_runs(const TextList *folders, const char *base, Print *print)
     int number = good && base ? gathering_find(&gathering, base) : -1;
     good = good && (!base || number >= 0);
     if (good) {
-        json_t *comparison = comparison_json(&gathering, number, false);
-        char *text = print(comparison);
+        json_auto_t *comparison = comparison_json(&gathering, number, false);
+        AUTO_FREE char *text = print(comparison);
         fputs(text, stdout);
-        free(text);
-        json_decref(comparison);
     }
     gathering_free(&gathering);
     return good ? 0 : EXIT_INPUT;
@@ -59,9 +57,9 @@ int command_compare(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     const char *spec = spec_among(&folders);
     if (spec) {
-        char *help = memory_format("to compare a device with the reference: moec verify %s", spec);
+        AUTO_FREE char *help =
+            memory_format("to compare a device with the reference: moec verify %s", spec);
         error_message(help, "%s is a spec, not a run", spec);
-        free(help);
         return EXIT_INPUT;
     }
     if (markdown + csv + json + svg > 1)

@@ -328,14 +328,12 @@ static void print_check_json(const CoordinateCheck *check) {
         json_array_append_new(rows, json_make("{s:s, s:o, s:o}", "activation", check->all[i].name,
                                               "size", size, "change", changes));
     }
-    json_t *root = json_make("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
-                             check->over, "steps", (json_int_t)check->steps, "sizes",
-                             json_texts(check->labels, check->sizes), "activations", rows, "fault",
-                             fault ? fault->name : NULL);
-    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    json_auto_t *root = json_make("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
+                                  check->over, "steps", (json_int_t)check->steps, "sizes",
+                                  json_texts(check->labels, check->sizes), "activations", rows,
+                                  "fault", fault ? fault->name : NULL);
+    AUTO_FREE char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     puts(text);
-    free(text);
-    json_decref(root);
 }
 
 /* ---- the command ---- */
@@ -359,9 +357,9 @@ static const char *refused_set(const TextList *given, const TextList *over) {
     for (int i = 0; i < given->count; i++) {
         bool refused = moec_sets(given->items[i], "train.schedule");
         for (int k = 0; k < over->count && !refused; k++) {
-            char *path = memory_format("%.*s", (int)strcspn(over->items[k], " ="), over->items[k]);
+            AUTO_FREE char *path =
+                memory_format("%.*s", (int)strcspn(over->items[k], " ="), over->items[k]);
             refused = moec_sets(given->items[i], path);
-            free(path);
         }
         if (refused) return given->items[i];
     }
@@ -390,14 +388,13 @@ static bool run_sizes(Sized *all, CoordinateCheck *check, uint64_t seed) {
 }
 
 static bool write_picture(const CoordinateCheck *check, const char *path) {
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
     coordcheck_picture(check, file);
     fclose(file);
     bool good = file_write(path, text, length);
     if (good) written_message(path, NULL);
-    free(text);
     return good;
 }
 

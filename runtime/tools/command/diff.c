@@ -29,9 +29,9 @@ static json_t *change(json_t *before, json_t *after) {
 /* Options with different values, in the order of the second model, then those of the first model
  * only. null: the model does not have the option. */
 static json_t *diff_options(MoecCompiler *first, MoecCompiler *second) {
-    json_t *one = json_loads(moec_options_json(first), 0, NULL),
-           *other = json_loads(moec_options_json(second), 0, NULL), *changes = json_object(),
-           *value;
+    json_auto_t *one = json_loads(moec_options_json(first), 0, NULL),
+                *other = json_loads(moec_options_json(second), 0, NULL);
+    json_t *changes = json_object(), *value;
     const char *key;
     json_object_foreach(other, key, value) {
         json_t *before = json_object_get(one, key);
@@ -41,8 +41,6 @@ static json_t *diff_options(MoecCompiler *first, MoecCompiler *second) {
     json_object_foreach(one, key, value) {
         if (!json_object_get(other, key)) json_object_set_new(changes, key, change(value, NULL));
     }
-    json_decref(one);
-    json_decref(other);
     return changes;
 }
 
@@ -66,16 +64,14 @@ static json_t *number_in(json_t *root, const char *group, const char *name) {
 static json_t *diff_cost(MoecCompiler *first, MoecCompiler *second) {
     const char *texts[] = {moec_cost_json(first), moec_cost_json(second)};
     if (!texts[0] || !texts[1]) return NULL;
-    json_t *one = json_loads(texts[0], 0, NULL), *other = json_loads(texts[1], 0, NULL),
-           *changes = json_object();
+    json_auto_t *one = json_loads(texts[0], 0, NULL), *other = json_loads(texts[1], 0, NULL);
+    json_t *changes = json_object();
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         json_t *a = number_in(one, costs[i].group, costs[i].name),
                *b = number_in(other, costs[i].group, costs[i].name);
         if (json_number_value(a) != json_number_value(b))
             json_object_set_new(changes, costs[i].key, change(a, b));
     }
-    json_decref(one);
-    json_decref(other);
     return changes;
 }
 
@@ -121,16 +117,13 @@ static size_t stem_length(const char *name, size_t length) {
 
 /* The value of the key with a length. */
 static json_t *named_side(json_t *object, const char *name, size_t length) {
-    char *key = memory_format("%.*s", (int)length, name);
-    json_t *value = json_object_get(object, key);
-    free(key);
-    return value;
+    AUTO_FREE char *key = memory_format("%.*s", (int)length, name);
+    return json_object_get(object, key);
 }
 
 static void set_named(json_t *object, const char *name, size_t length, json_t *value) {
-    char *key = memory_format("%.*s", (int)length, name);
+    AUTO_FREE char *key = memory_format("%.*s", (int)length, name);
     json_object_set_new(object, key, value);
-    free(key);
 }
 
 static bool is_temporary(const Lines *lines, const char *name, size_t length) {
@@ -228,7 +221,7 @@ static json_t *changed_line(const char *what, const char *line) {
 /* A list of removed and added lines. */
 static json_t *diff_lines(MoecCompiler *first, MoecCompiler *second, bool equations) {
     Lines one = lines_of(first, equations), other = lines_of(second, equations);
-    unsigned *lengths = common_prefix(&one, &other);
+    AUTO_FREE unsigned *lengths = common_prefix(&one, &other);
     size_t width = (size_t)other.count + 1;
     json_t *changes = json_array();
     for (long i = 0, j = 0; i < one.count || j < other.count;) {
@@ -245,7 +238,6 @@ static json_t *diff_lines(MoecCompiler *first, MoecCompiler *second, bool equati
         if (same || !removed)
             json_array_append_new(changes, changed_line("added", other.items[j++]));
     }
-    free(lengths);
     free_lines(&one);
     free_lines(&other);
     return changes;
@@ -314,13 +306,12 @@ static bool diff(MoecCompiler *first, MoecCompiler *second, bool json) {
            *equations = diff_lines(first, second, true);
     bool equal = !json_object_size(options) && !json_object_size(cost) &&
                  !json_array_size(parameters) && !json_array_size(equations);
-    json_t *found = json_make("{s:b, s:o, s:o, s:o, s:o}", "equal", equal, "options", options,
-                              "cost", cost, "parameters", parameters, "equations", equations);
+    json_auto_t *found = json_make("{s:b, s:o, s:o, s:o, s:o}", "equal", equal, "options", options,
+                                   "cost", cost, "parameters", parameters, "equations", equations);
     if (json)
         json_result_print(json_incref(found));
     else
         print_difference_text(found);
-    json_decref(found);
     return true;
 }
 
@@ -337,10 +328,7 @@ int command_diff(const Command *command, int argc, char **argv) {
     if (operands.count != 2)
         return arguments_wrong(command, NULL, "moec diff requires two models, got %d",
                                operands.count);
-    MoecCompiler *first = spec_open(operands.items[0], &sets),
-                 *second = first ? spec_open(operands.items[1], &sets) : NULL;
-    bool good = second && diff(first, second, json);
-    moec_close(first);
-    moec_close(second);
-    return good ? 0 : EXIT_INPUT;
+    AUTO_CLOSE MoecCompiler *first = spec_open(operands.items[0], &sets),
+                            *second = first ? spec_open(operands.items[1], &sets) : NULL;
+    return second && diff(first, second, json) ? 0 : EXIT_INPUT;
 }

@@ -1,6 +1,7 @@
 /* doc: moec doc: declarations of .moe files, built-in functions, error codes. */
 #include "tools/command/line/commands.h"
 #include "base/files.h"
+#include "base/memory.h"
 #include "base/message.h"
 #include "model/model.h"
 
@@ -95,7 +96,7 @@ int command_doc(const Command *command, int argc, char **argv) {
     MoecDocForm form = json ? MOEC_DOC_JSON : markdown ? MOEC_DOC_MARKDOWN : MOEC_DOC_TEXT;
     if (operand && moec_is_error_code(operand)) return print_error(operand, form);
     const char *search = getenv("MOEC_PATH"), *name = NULL;
-    char *file = operand ? file_of(operand, &name) : NULL;
+    AUTO_FREE char *file = operand ? file_of(operand, &name) : NULL;
     bool known;
     code = print_doc(file, name, search, form, &known);
     if (!known && !file && (file = file_called(name, search))) {
@@ -103,6 +104,5 @@ int command_doc(const Command *command, int argc, char **argv) {
         if (!known) code = print_doc(file, NULL, search, form, &known);
     }
     if (!known) code = unknown_name(file, name);
-    free(file);
     return code;
 }

@@ -136,16 +136,14 @@ static char *origin_of(const EmitOptions *options, const Safetensors *file) {
 static bool write_readme(const EmitOptions *options, const char *text, const char *origin) {
     static const char mark[] = "@WEIGHTS@";
     const char *at = strstr(text, mark);
-    char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text), text,
-                                     MOEC_VERSION, origin, at + sizeof mark - 1)
-                     : memory_format("%s", text);
-    bool good = folder_write_text(options->out, "README.md", whole);
-    free(whole);
-    return good;
+    AUTO_FREE char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text),
+                                               text, MOEC_VERSION, origin, at + sizeof mark - 1)
+                               : memory_format("%s", text);
+    return folder_write_text(options->out, "README.md", whole);
 }
 
 static bool write_common(const EmitOptions *options, const Safetensors *checkpoint) {
-    char *origin = origin_of(options, checkpoint);
+    AUTO_FREE char *origin = origin_of(options, checkpoint);
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         if (!belongs(file, options)) continue;
@@ -155,25 +153,23 @@ static bool write_common(const EmitOptions *options, const Safetensors *checkpoi
                    ? write_readme(options, file->text, origin)
                    : folder_write_text(options->out, name, file->text);
     }
-    free(origin);
     return good;
 }
 
 static bool write_settings(const char *folder, const Settings *settings) {
-    char *text = memory_format("/* training: training options of the spec. Written by moec %s. */\n"
-                               "#ifndef TRAINING_H\n"
-                               "#define TRAINING_H\n\n"
-                               "#define SETTING_RATE %.17g\n"
-                               "#define SETTING_CLIP %.17g\n"
-                               "#define SETTING_STEPS %ld\n"
-                               "#define SETTING_ACCUMULATE %ld\n"
-                               "#define SETTING_SEED %ld\n\n"
-                               "#endif\n",
-                               MOEC_VERSION, settings->rate, settings->clip, settings->steps,
-                               settings->accumulate, settings->seed);
-    bool good = folder_write_text(folder, "training.h", text);
-    free(text);
-    return good;
+    AUTO_FREE char *text =
+        memory_format("/* training: training options of the spec. Written by moec %s. */\n"
+                      "#ifndef TRAINING_H\n"
+                      "#define TRAINING_H\n\n"
+                      "#define SETTING_RATE %.17g\n"
+                      "#define SETTING_CLIP %.17g\n"
+                      "#define SETTING_STEPS %ld\n"
+                      "#define SETTING_ACCUMULATE %ld\n"
+                      "#define SETTING_SEED %ld\n\n"
+                      "#endif\n",
+                      MOEC_VERSION, settings->rate, settings->clip, settings->steps,
+                      settings->accumulate, settings->seed);
+    return folder_write_text(folder, "training.h", text);
 }
 
 /* The weights of the checkpoint, or initial ones, in the memory layout of the same program. */
@@ -417,11 +413,10 @@ static bool emit(const EmitOptions *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
-    MoecCompiler *compiler = open_emitted_spec(options, file);
+    AUTO_CLOSE MoecCompiler *compiler = open_emitted_spec(options, file);
     bool good = compiler && write_aside(options, compiler, file);
     if (good) report_emit(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
-    moec_close(compiler);
     safetensors_close(file);
     return good;
 }

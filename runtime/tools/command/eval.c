@@ -20,7 +20,7 @@ enum { READ_TOKENS = 1 << 16 };
 /* The share of the text in tokens 1 .. scored, whose losses count: the tokens after the last whole
  * sequence and the first token have none. */
 static double scored_share(const Data *data, uint64_t scored, const size_t *ends, long known) {
-    int32_t *tokens = memory_new(sizeof *tokens * READ_TOKENS);
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * READ_TOKENS);
     double all = 0, counted = 0;
     bool good = true;
     for (uint64_t at = 0; at < data->count && good; at += READ_TOKENS) {
@@ -35,7 +35,6 @@ static double scored_share(const Data *data, uint64_t scored, const size_t *ends
             if (at + i >= 1 && at + i <= scored) counted += length;
         }
     }
-    free(tokens);
     return good && all > 0 ? counted / all : (double)scored / (double)data->count;
 }
 
@@ -45,12 +44,10 @@ static double scored_bytes(const Data *data, uint64_t scored, const Tokenizer *t
     double share = (double)scored / (double)data->count;
     if (tokenizer && data->text_bytes) {
         const long known = tokenizer_size(tokenizer);
-        size_t *ends = memory_new(sizeof *ends * (size_t)known);
-        Text bytes = {0};
+        AUTO_FREE size_t *ends = memory_new(sizeof *ends * (size_t)known);
+        AUTO_TEXT Text bytes = {0};
         if (tokenizer_bytes(tokenizer, &bytes, ends))
             share = scored_share(data, scored, ends, known);
-        text_free(&bytes);
-        free(ends);
     }
     return share * (double)data->text_bytes;
 }
@@ -231,7 +228,7 @@ static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecC
 
 static bool evaluate_run(const EvalOptions *options) {
     Safetensors *file = checkpoint_open(options->operand);
-    MoecCompiler *compiler =
+    AUTO_CLOSE MoecCompiler *compiler =
         file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
     Device *device = compiler ? device_open(options->device) : NULL;
     Tokenizer *tokenizer = NULL;
@@ -240,7 +237,6 @@ static bool evaluate_run(const EvalOptions *options) {
         good = (options->choices    ? measure_choices
                 : options->decoding ? measure_decoding
                                     : measure_data)(options, file, compiler, device, tokenizer);
-    moec_close(compiler);
     tokenizer_close(tokenizer);
     device_close(device);
     safetensors_close(file);

@@ -84,18 +84,15 @@ int command_explain(const Command *command, int argc, char **argv) {
     if (machine && !mesh)
         return arguments_wrong(command, "add --mesh, or omit --machine",
                                "--machine requires --mesh");
-    MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (mesh) {
-        const bool written = write_mesh(compiler, graph, mesh, machine);
-        moec_close(compiler);
-        return written ? 0 : EXIT_INPUT;
+        return write_mesh(compiler, graph, mesh, machine) ? 0 : EXIT_INPUT;
     }
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = device_ceiling_read(device_cpu());
     bool good = write_pictures(compiler, graph, device,
                                (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
-    moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }
 
@@ -117,10 +114,9 @@ int command_plan(const Command *command, int argc, char **argv) {
     if (processes < 1 || processes != (double)(long)processes)
         return arguments_wrong(command, "add --ranks N, for example --ranks 64",
                                "--ranks expects the number of processes");
-    MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     const char *text = moec_plan(compiler, (long)processes, machine, json);
     const bool written = text ? fputs(text, stdout) >= 0 : reports_good(compiler);
-    moec_close(compiler);
     return written ? 0 : EXIT_INPUT;
 }

@@ -156,12 +156,10 @@ static bool run_hosted(const ForwardOptions *options, MoecCompiler *compiler, Ca
 /* Fills `to` with a result of the interpreter. */
 static bool get_values(MoecInterpreter *interpreter, const char *name, float *to, size_t count) {
     bool gradient = strncmp(name, "gradient:", 9) == 0;
-    char *result = memory_format("%s%s", gradient ? "" : "output:", name);
-    double *wide = memory_new(sizeof *wide * (count + 1));
+    AUTO_FREE char *result = memory_format("%s%s", gradient ? "" : "output:", name);
+    AUTO_FREE double *wide = memory_new(sizeof *wide * (count + 1));
     bool good = moec_interpreter_get(interpreter, result, wide, count);
-    free(result);
     for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
-    free(wide);
     return good || error_message(NULL, "the interpreter has no tensor %s", name);
 }
 
@@ -255,7 +253,7 @@ static void print_forward_json(const ForwardOptions *options, const MoecCompiler
 }
 
 static bool run_outputs(const ForwardOptions *options) {
-    MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
     long context = options->context
                        ? options->context
@@ -276,7 +274,6 @@ static bool run_outputs(const ForwardOptions *options) {
     if (good) written_message(options->out, "moec tensors %s", options->out);
     if (good && options->json) print_forward_json(options, compiler, &results);
     release_results(&results);
-    moec_close(compiler);
     return good;
 }
 

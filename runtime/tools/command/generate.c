@@ -283,7 +283,7 @@ static bool forget_text(const Generation *generation) {
 static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
     const GenerateOptions *options = generation->options;
     TokenList text = {0};
-    Text out = {0};
+    AUTO_TEXT Text out = {0};
     long made = 0;
     SpeechEnd end = SPEECH_CONTINUES;
     bool good = forget_text(generation) && speech_begin(generation->speech, &prompt->tokens);
@@ -299,7 +299,6 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
     tokens_free(&text);
-    text_free(&out);
     return good;
 }
 
@@ -345,17 +344,15 @@ static bool write_chats(Generation *generation) {
                              "%s holds no chat template", file->path);
     for (int i = 0; template && good && i < generation->prompts.count; i++) {
         Prompt *prompt = &generation->prompts.items[i];
-        Text text = {0};
+        AUTO_TEXT Text text = {0};
         Problem problem = {0};
-        json_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
-                                     text_json(prompt->text, strlen(prompt->text)));
+        json_auto_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
+                                          text_json(prompt->text, strlen(prompt->text)));
         good = template_chat(template, messages, NULL, &text, &problem) ||
                error_message("leave --chat out", "%s", problem.text);
         free(prompt->text);
         prompt->text = memory_format("%.*s", (int)text.length, text.bytes ? text.bytes : "");
         free(problem.text);
-        text_free(&text);
-        json_decref(messages);
     }
     template_free(template);
     return good && !wrong;

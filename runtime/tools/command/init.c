@@ -44,7 +44,7 @@ int command_init(const Command *command, int argc, char **argv) {
     if (!out) return arguments_wrong(command, NULL, "moec init requires --out");
     if ((code = json_result_check(command, json, out)) >= 0) return code;
     if (!spec_may_write(out, force)) return EXIT_INPUT;
-    MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     const GraphShape shape = {.graph = MOEC_FORWARD};
     Model *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model != NULL;
@@ -60,6 +60,5 @@ int command_init(const Command *command, int argc, char **argv) {
                                       "parameters", (json_int_t)model_elements(model), "tensors",
                                       model->parameter_count, "seed", (json_int_t)seed));
     model_close(model);
-    moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

@@ -38,7 +38,7 @@ static void write_csv(const History *history) {
 /* Values that are not finite are null. */
 static void write_json(const History *history) {
     for (long row = 0; row < history->rows; row++) {
-        json_t *line = json_object();
+        json_auto_t *line = json_object();
         for (int i = 0; i < history->columns; i++) {
             const double value = history->values[i][row];
             bool step = !strcmp(history->names[i], "step");
@@ -50,7 +50,6 @@ static void write_json(const History *history) {
             json_object_set_new(line, "diverged", json_text(history->diverged));
         json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
         putchar('\n');
-        json_decref(line);
     }
 }
 

@@ -128,7 +128,7 @@ int command_merge(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &merging.run);
     if (code >= 0) return code;
     if (!merging.out) return arguments_wrong(command, NULL, "moec merge requires --out");
-    char *path = path_join(merging.out, "last.safetensors");
+    AUTO_FREE char *path = path_join(merging.out, "last.safetensors");
     bool good = (!checkpoint_within(merging.out) ||
                  error_message("choose another --out", "%s already contains a run", merging.out)) &&
                 open_specs(&merging);
@@ -140,6 +140,5 @@ int command_merge(const Command *command, int argc, char **argv) {
     if (merging.plain) moec_close(merging.plain);
     if (merging.tuned) moec_close(merging.tuned);
     safetensors_close(merging.file);
-    free(path);
     return good ? 0 : EXIT_INPUT;
 }

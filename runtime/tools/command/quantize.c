@@ -200,7 +200,7 @@ static bool write_quantized(Quantization *work, const char *path) {
     int count;
     TensorEntry *entries = model_entries(work->model, false, notes, &count);
     if (!entries) return false;
-    void **made = memory_new(sizeof *made * ((size_t)count + 1));
+    AUTO_FREE void **made = memory_new(sizeof *made * ((size_t)count + 1));
     quantize_entries(work, entries, notes, made);
     const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
                                    .files = safetensors_files(work->file)};
@@ -215,7 +215,6 @@ static bool write_quantized(Quantization *work, const char *path) {
     const bool written =
         good && (safetensors_write(path, entries, count, notes) || folder_abandon(work->out));
     for (int i = 0; i < count; i++) free(made[i]);
-    free(made);
     entries_free(entries, count);
     json_decref(companions.files);
     json_decref(notes);
@@ -253,7 +252,7 @@ int command_quantize(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");
     if (work.data && strcmp(work.type, "int4") != 0)
         return arguments_wrong(command, "omit --data", "--data applies to int4 only");
-    char *path = path_join(work.out, "last.safetensors");
+    AUTO_FREE char *path = path_join(work.out, "last.safetensors");
     const bool good =
         (!checkpoint_within(work.out) ||
          error_message("choose another --out", "%s already contains a run", work.out)) &&
@@ -264,6 +263,5 @@ int command_quantize(const Command *command, int argc, char **argv) {
     moec_close(work.compiler);
     safetensors_close(work.file);
     for (int i = 0; i < 2; i++) free(work.sets[i]);
-    free(path);
     return good ? 0 : EXIT_INPUT;
 }

@@ -16,7 +16,7 @@
 /* Opens the file with $BROWSER, else xdg-open. */
 static bool open_page(const char *path) {
     const char *browser = getenv("BROWSER");
-    char *absolute = realpath(path, NULL);
+    AUTO_FREE char *absolute = realpath(path, NULL);
     fflush(NULL);
     pid_t process = absolute ? fork() : -1;
     if (process == 0) {
@@ -25,7 +25,6 @@ static bool open_page(const char *path) {
     }
     int status = 0;
     bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
-    free(absolute);
     return good ||
            error_message("open it in a browser, or set BROWSER", "no program opens %s", path);
 }
@@ -46,20 +45,19 @@ static void print_report_path(const Gathering *gathering, int base, const char *
 static bool report(const TextList *folders, const ReportOptions *options) {
     const char *base = options->base, *out = options->out;
     Gathering gathering;
-    char *path = out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
+    AUTO_FREE char *path =
+        out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
     bool good = gather(&gathering, folders->items, folders->count);
     int number = good && base ? gathering_find(&gathering, base) : -1;
     good = good && (!base || number >= 0);
     if (good) {
-        json_t *data = report_json(&gathering, number);
+        json_auto_t *data = report_json(&gathering, number);
         good = report_write(path, data);
-        json_decref(data);
         if (good) written_message(path, options->opens ? NULL : "xdg-open %s", path);
         if (good && options->json) print_report_path(&gathering, number, path);
         if (good && options->opens) good = open_page(path);
     }
     gathering_free(&gathering);
-    free(path);
     return good;
 }
 

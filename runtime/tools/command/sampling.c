@@ -106,7 +106,7 @@ static bool draw(DrawnSamples *samples, const SampleOptions *options, long first
 }
 
 static bool write_samples(const DrawnSamples *samples, const SampleOptions *options) {
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     bool good = safetensors_write(options->out, samples->tensors, samples->count, notes);
     if (good) written_message(options->out, NULL);
     if (good && options->json)
@@ -115,7 +115,6 @@ static bool write_samples(const DrawnSamples *samples, const SampleOptions *opti
                                                     (json_int_t)options->count, "sampler_steps",
                                                     (json_int_t)options->steps, "seed",
                                                     (json_int_t)options->seed));
-    json_decref(notes);
     return good;
 }
 

@@ -13,7 +13,7 @@
 
 /* Lists the layouts of a file that has layouts only. */
 static bool check_layouts(const char *file, bool json) {
-    MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
+    AUTO_CLOSE MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
     bool good = json ? !moec_failed(layouts) : reports_good(layouts);
     int count;
     const char *const *names = moec_layouts(layouts, &count);
@@ -23,18 +23,17 @@ static bool check_layouts(const char *file, bool json) {
         puts(good ? "]}" : "");
     }
     for (int i = 0; good && !json && i < count; i++) printf("layout %s\n", names[i]);
-    moec_close(layouts);
     return good;
 }
 
 static bool check_experiment(const char *file, const char *name, bool json) {
-    MoecCompiler *compiler = moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
+    AUTO_CLOSE MoecCompiler *compiler =
+        moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
     bool good = moec_check_experiment(compiler);
     if (!good && json)
         puts(moec_reports_json(compiler));
     else if (!good)
         reports_good(compiler);
-    moec_close(compiler);
     return good;
 }
 
@@ -76,7 +75,7 @@ static bool check_externs(MoecCompiler *compiler, json_t *json) {
 
 /* The cost as JSON, with the kernels if there are some; false after printing the errors. */
 static bool print_cost_json(MoecCompiler *compiler, const char *text) {
-    json_t *json = json_loads(text, 0, NULL);
+    json_auto_t *json = json_loads(text, 0, NULL);
     const bool good = check_externs(compiler, json);
     if (!good)
         puts(moec_reports_json(compiler));
@@ -85,7 +84,6 @@ static bool print_cost_json(MoecCompiler *compiler, const char *text) {
         puts("");
     } else
         puts(text);
-    json_decref(json);
     return good;
 }
 
@@ -115,7 +113,7 @@ int command_check(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     bool good;
     if (moec_only_layouts(compiler)) {
@@ -136,7 +134,6 @@ int command_check(const Command *command, int argc, char **argv) {
         if (good && !message_is_quiet()) message_reports(moec_warnings(compiler));
         good = good && check_experiments(compiler, operand, false);
     }
-    moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }
 
@@ -154,7 +151,7 @@ int command_transfer(const Command *command, int argc, char **argv) {
     MoecTransferForm form = json                   ? MOEC_TRANSFER_JSON
                             : message_is_verbose() ? MOEC_TRANSFER_FORMULAS
                                                    : MOEC_TRANSFER_FACTORS;
-    MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     const char *text = compiler ? moec_transfer(compiler, form) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good)
@@ -162,14 +159,13 @@ int command_transfer(const Command *command, int argc, char **argv) {
     else if (compiler && reports_good(compiler))
         error_message("write model NAME = BASE { ... } transfer complete_mue from BASE",
                       "model '%s' has no transfer clause", moec_model(compiler));
-    moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }
 
 static bool format_file(const char *path, bool check) {
     Mapping now;
     if (!file_map(path, "check the path", &now)) return false;
-    MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, getenv("MOEC_PATH"));
+    AUTO_CLOSE MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, getenv("MOEC_PATH"));
     const char *text = moec_format(compiler);
     bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
     file_unmap(&now);
@@ -183,7 +179,6 @@ static bool format_file(const char *path, bool check) {
         fputs(text, stdout);
     else if (!same)
         good = file_edit(path, text, strlen(text));
-    moec_close(compiler);
     return good;
 }
 
@@ -252,13 +247,12 @@ int command_dump(const Command *command, int argc, char **argv) {
         list_passes();
         return code;
     }
-    MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
     bool good = compiler && (!mesh || moec_set_mesh(compiler, mesh, 0));
     if (good && mesh) moec_divide(compiler, 0);
     const char *text = good ? moec_dump(compiler, graph, pass, device) : NULL;
     good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
-    moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

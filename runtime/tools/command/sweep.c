@@ -13,10 +13,9 @@
 
 /* Frees the text. last: the message suggests the next command. */
 static bool write_result_file(const char *folder, const char *name, char *text, bool last) {
-    char *path = path_join(folder, name);
+    AUTO_FREE char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
     if (good) written_message(path, last ? "moec report %s" : NULL, folder);
-    free(path);
     free(text);
     return good;
 }
@@ -27,18 +26,15 @@ static bool table_write(const Plan *plan) {
     Gathering gathering;
     bool good = gather(&gathering, &plan->out, 1);
     if (good) {
-        json_t *all = comparison_json(&gathering, -1, false),
-               *lasting = comparison_json(&gathering, -1, true);
-        char *text = comparison_text(all);
+        json_auto_t *all = comparison_json(&gathering, -1, false),
+                    *lasting = comparison_json(&gathering, -1, true);
+        AUTO_FREE char *text = comparison_text(all);
         if (!plan->result) printf("\n%s\n", text);
         if (plan->result) json_object_set(plan->result, "comparison", all);
-        free(text);
         good =
             write_result_file(plan->out, "table.json",
                               json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
         good = write_result_file(plan->out, "table.csv", comparison_csv(lasting), true) && good;
-        json_decref(all);
-        json_decref(lasting);
     }
     gathering_free(&gathering);
     return good;
@@ -63,10 +59,9 @@ static int sweep_by_jobs(Plan *plan, bool dry_run) {
     }
     if (!dry_run) return sweep(plan);
     plan->plain_program = true;
-    char *text = runs_as_jobs(plan);
+    AUTO_FREE char *text = runs_as_jobs(plan);
     if (plan->result) json_object_set_new(plan->result, "job_script", json_text(text));
     if (!plan->result) fputs(text, stdout);
-    free(text);
     return 0;
 }
 
@@ -147,7 +142,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "for example --device cpu, or --device cuda:0,cuda:1",
                                "--device expects a device, got an empty list");
     char *file;
-    MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;
     plan.file = file;
     plan.sets = sets.items;
@@ -162,7 +157,6 @@ int command_sweep(const Command *command, int argc, char **argv) {
                                         : sweep(&plan);
         print_sweep_json(&plan, code, dry_run);
     }
-    moec_close(compiler);
     free(file);
     free((void *)plan.devices);
     return code;

@@ -154,7 +154,7 @@ static bool write_chat_examples(Chats *chats, const char *template) {
     char *names[] = {"tokens", "targets", "weights"};
     const size_t length = strlen(options->template);
     const bool config = length > 5 && !strcmp(options->template + length - 5, ".json");
-    json_t *notes =
+    json_auto_t *notes =
         json_make("{s:o}", config ? "file:tokenizer_config.json" : "file:chat_template.jinja",
                   json_text(template));
     for (int i = 0; i < 3; i++)
@@ -164,10 +164,7 @@ static bool write_chat_examples(Chats *chats, const char *template) {
                                    .shape = {chats->examples, options->context},
                                    .bytes = sizeof(float) * (size_t)chats->examples *
                                             (size_t)options->context};
-    const bool good =
-        safetensors_write_made(options->out, entries, 3, notes, fill_chat_tensor, chats);
-    json_decref(notes);
-    return good;
+    return safetensors_write_made(options->out, entries, 3, notes, fill_chat_tensor, chats);
 }
 
 static void report_chats(const Chats *chats) {
@@ -200,7 +197,7 @@ bool tokenize_chats(const ChatOptions *options, const Tokenizer *tokenizer, cons
     if (!file_map(options->template, "use a chat template (Jinja), or tokenizer_config.json",
                   &mapping))
         return false;
-    char *text = memory_format("%.*s", (int)mapping.length, (const char *)mapping.bytes);
+    AUTO_FREE char *text = memory_format("%.*s", (int)mapping.length, (const char *)mapping.bytes);
     chats.template = template_open(options->template, text, mapping.length);
     file_unmap(&mapping);
     chats.encoder = encoder_new(tokenizer);
@@ -218,6 +215,5 @@ bool tokenize_chats(const ChatOptions *options, const Tokenizer *tokenizer, cons
     template_free(chats.template);
     free(chats.tokens);
     free(chats.weights);
-    free(text);
     return good;
 }

@@ -122,14 +122,13 @@ static bool show_step(void *context, const TrainRun *run, const StepResult *resu
 /* Prints the path of the checkpoint and the next command: resume, or use the model. */
 static void report_written(const TrainRun *run) {
     const char *out = run->options.out;
-    char *path = path_join(out, "last.safetensors");
+    AUTO_FREE char *path = path_join(out, "last.safetensors");
     if (run->place.step < run->settings.steps)
         written_message(path, "the same command with --resume");
     else if (run->examples)
         written_message(path, "moec eval %s --data FILE", out);
     else
         written_message(path, "moec generate %s --prompt TEXT", out);
-    free(path);
 }
 
 /* The result of --json: the last losses and the duration of all steps come from the log. */

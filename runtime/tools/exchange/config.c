@@ -18,9 +18,8 @@ static void add_object(Config *config, const char *key, json_t *object, int dept
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value) {
-        char *whole = memory_format("%s%s%s", key, *key ? "." : "", name);
+        AUTO_FREE char *whole = memory_format("%s%s%s", key, *key ? "." : "", name);
         flatten_value(config, whole, value, depth + 1);
-        free(whole);
     }
 }
 
@@ -78,7 +77,7 @@ Config *config_open(const char *path) {
     Mapping mapping;
     if (!file_map(path, "use a complete Hugging Face model directory", &mapping)) return NULL;
     json_error_t error;
-    json_t *object =
+    json_auto_t *object =
         json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
     Config *config = NULL;
     if (!object)
@@ -88,7 +87,6 @@ Config *config_open(const char *path) {
         error_message("download the folder again", "%s does not contain a JSON object", path);
     else
         config = config_of(path, object);
-    json_decref(object);
     file_unmap(&mapping);
     return config;
 }
@@ -142,13 +140,12 @@ static json_t *pair_json(const MoecPair *pair) {
 /* "rope.theta" is stored in the object "rope". */
 static void put_nested(json_t *object, const char *key, json_t *value) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
-        char *head = memory_format("%.*s", (int)(dot - key), key);
+        AUTO_FREE char *head = memory_format("%.*s", (int)(dot - key), key);
         json_t *inner = json_object_get(object, head);
         if (!inner) {
             inner = json_object();
             json_object_set_new(object, head, inner);
         }
-        free(head);
         object = inner;
     }
     json_object_set_new(object, key, value);
@@ -163,7 +160,7 @@ static bool exceeds_before(const MoecPair *pair, const json_t *before) {
 bool config_write(const char *path, const NewConfig *config) {
     json_error_t error;
     json_t *before = config->before ? json_loads(config->before, 0, &error) : NULL, *value;
-    json_t *object = json_object();
+    json_auto_t *object = json_object();
     const char *key;
     json_object_foreach(before, key, value) {
         if (moec_layout_unread(config->layouts, config->layout, key) && !strstr(key, "dtype"))
@@ -176,10 +173,8 @@ bool config_write(const char *path, const NewConfig *config) {
                                                 : pair_json(pair));
     }
     put_nested(object, "torch_dtype", json_text(config->type));
-    char *text = json_write(object, JSON_INDENT(2));
+    AUTO_FREE char *text = json_write(object, JSON_INDENT(2));
     bool written = file_write(path, text, strlen(text));
-    free(text);
-    json_decref(object);
     json_decref(before);
     return written;
 }

@@ -163,12 +163,10 @@ static void fill_converted(void *context, int index, void *bytes) {
 }
 
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {
-    TensorEntry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
+    AUTO_FREE TensorEntry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
     for (int i = 0; i < conversion->count; i++) entries[i] = conversion->targets[i].entry;
-    bool written =
-        safetensors_write_made(path, entries, conversion->count, notes, fill_converted, conversion);
-    free(entries);
-    return written;
+    return safetensors_write_made(path, entries, conversion->count, notes, fill_converted,
+                                  conversion);
 }
 
 const char *conversion_type(const Conversion *conversion) {

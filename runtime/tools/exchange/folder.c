@@ -26,13 +26,11 @@ static bool read_tokenizer_file(json_t *files, const char *path, const char *nam
     bool good = mapping.length <= MAX_BYTES ||
                 error_message("remove it from the folder", "%s is larger than %d bytes", path,
                               (int)MAX_BYTES);
-    json_t *text = good ? json_stringn((const char *)mapping.bytes, mapping.length) : NULL;
+    json_auto_t *text = good ? json_stringn((const char *)mapping.bytes, mapping.length) : NULL;
     bool whole = text && strlen(json_string_value(text)) == mapping.length;
-    char *note = memory_format("file:%s", name);
+    AUTO_FREE char *note = memory_format("file:%s", name);
     if (whole) json_object_set(files, note, text);
     if (good && !whole) note_message("%s is not valid UTF-8 and is skipped", path);
-    json_decref(text);
-    free(note);
     file_unmap(&mapping);
     return good;
 }
@@ -41,10 +39,9 @@ json_t *folder_files(const char *folder, bool bare) {
     json_t *files = json_object();
     bool good = true;
     for (int i = 0; good && i < KNOWN; i++) {
-        char *path = path_join(folder, known[i].name);
+        AUTO_FREE char *path = path_join(folder, known[i].name);
         if (file_exists(path) && !(bare && known[i].tokens))
             good = read_tokenizer_file(files, path, known[i].name);
-        free(path);
     }
     if (good) return files;
     json_decref(files);
@@ -57,10 +54,9 @@ bool folder_write_tokenizer(const char *folder, const Safetensors *checkpoint) {
     bool good = !json || (folder_write_text(folder, "tokenizer.json", json) &&
                           folder_write_text(folder, "tokenizer_config.json", config));
     for (int i = 1; good && i < KNOWN; i++) {
-        char *note = memory_format("file:%s", known[i].name);
+        AUTO_FREE char *note = memory_format("file:%s", known[i].name);
         const char *text = safetensors_note(checkpoint, note);
         good = !text || folder_write_text(folder, known[i].name, text);
-        free(note);
     }
     return good;
 }

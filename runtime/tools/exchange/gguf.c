@@ -77,14 +77,13 @@ void gguf_reals(Gguf *gguf, const char *key, const float *numbers, size_t count)
 /* The prefix "arch." is replaced by the name of the architecture. */
 static void add_gguf_pair(Gguf *gguf, const MoecPair *pair, const char *architecture) {
     bool own = strncmp(pair->key, "arch.", 5) == 0;
-    char *key =
+    AUTO_FREE char *key =
         own ? memory_format("%s.%s", architecture, pair->key + 5) : memory_format("%s", pair->key);
     if (pair->kind == MOEC_PAIR_TEXT) gguf_text(gguf, key, pair->text);
     if (pair->kind == MOEC_PAIR_FLAG) gguf_flag(gguf, key, pair->number != 0);
     if (pair->kind == MOEC_PAIR_NUMBER && pair->real) gguf_real(gguf, key, (float)pair->number);
     if (pair->kind == MOEC_PAIR_NUMBER && !pair->real)
         gguf_number(gguf, key, (uint32_t)pair->number);
-    free(key);
 }
 
 static uint32_t type_of(const TensorEntry *entry) {
@@ -138,10 +137,9 @@ static bool is_int4(const Conversion *conversion, int index) {
         exact = blocks && blocks == block_type_named("q4_0");
     }
     if (!exact) return false;
-    float *values = memory_new(elements * sizeof *values);
+    AUTO_FREE float *values = memory_new(elements * sizeof *values);
     conversion_fill(conversion, index, values);
     exact = blocks_are_q4_0(values, elements);
-    free(values);
     return exact;
 }
 
@@ -161,11 +159,10 @@ static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
 
 /* The original model may have a longer context. */
 static MoecPair with_context(MoecPair pair, const char *config) {
-    json_t *before = config && pair.least ? json_loads(config, 0, NULL) : NULL;
+    json_auto_t *before = config && pair.least ? json_loads(config, 0, NULL) : NULL;
     const json_t *context = json_object_get(before, "max_position_embeddings");
     if (json_is_integer(context) && json_number_value(context) > pair.number)
         pair.number = json_number_value(context);
-    json_decref(before);
     return pair;
 }
 

@@ -40,9 +40,9 @@ Config *gguf_config(const GgufFile *file) {
     size_t length = strlen(architecture);
     json_object_foreach(file->keys, key, value) {
         bool own = !strncmp(key, architecture, length) && key[length] == '.';
-        char *name = own ? memory_format("arch%s", key + length) : memory_format("%s", key);
+        AUTO_FREE char *name =
+            own ? memory_format("arch%s", key + length) : memory_format("%s", key);
         if (strncmp(key, "tokenizer.", 10) != 0) json_object_set(config, name, value);
-        free(name);
     }
     add_seen(file, config);
     Config *found = gguf_rotation_read(file, config) ? config_of(file->path, config) : NULL;
@@ -176,8 +176,8 @@ static json_t *byte_level_of(const GgufFile *file) {
                       name);
         return NULL;
     }
-    json_t *added = json_array(), *made = json_object(), *whole = NULL,
-           *vocabulary = vocabulary_of(file, added, made);
+    json_auto_t *added = json_array(), *made = json_object();
+    json_t *whole = NULL, *vocabulary = vocabulary_of(file, added, made);
     if (vocabulary) {
         json_t *model = bpe_json(vocabulary, merges ? json_incref(merges) : json_array(), false,
                                  cut->whole, NULL);
@@ -187,8 +187,6 @@ static json_t *byte_level_of(const GgufFile *file) {
                           "post_processor", bos_eos_template(file, false), "decoder",
                           byte_level_json(true), "model", model);
     }
-    json_decref(added);
-    json_decref(made);
     return whole;
 }
 
@@ -225,10 +223,10 @@ static json_t *space_decoder(bool prefix) {
 /* A SentencePiece BPE tokenizer; NULL after a message. */
 static json_t *sentencepiece_of(const GgufFile *file) {
     bool prefix = flag_of(file, "tokenizer.ggml.add_space_prefix", true);
-    float *scores = token_scores(file);
+    AUTO_FREE float *scores = token_scores(file);
     if (!scores) return tokenizer_damaged(file, "the tokenizer has fewer scores than tokens");
-    json_t *added = json_array(), *made = json_object(),
-           *vocabulary = vocabulary_of(file, added, made), *whole = NULL;
+    json_auto_t *added = json_array(), *made = json_object();
+    json_t *vocabulary = vocabulary_of(file, added, made), *whole = NULL;
     if (vocabulary) {
         json_t *model = bpe_json(vocabulary, gguf_merges(vocabulary, scores, made), true, false,
                                  token_of(file, "tokenizer.ggml.unknown_token_id"));
@@ -237,9 +235,6 @@ static json_t *sentencepiece_of(const GgufFile *file) {
                           "post_processor", bos_eos_template(file, true), "decoder",
                           space_decoder(prefix), "model", model);
     }
-    json_decref(added);
-    json_decref(made);
-    free(scores);
     return whole;
 }
 
@@ -265,18 +260,17 @@ json_t *gguf_tokenizer_json(const GgufFile *file, bool *none) {
 /* ---- the other files ---- */
 
 static void add_json_file(json_t *files, const char *name, json_t *object) {
-    char *text = json_write(object, JSON_INDENT(2));
+    AUTO_FREE char *text = json_write(object, JSON_INDENT(2));
     json_object_set_new(files, name, json_text(text));
-    free(text);
     json_decref(object);
 }
 
 /* Adds the training context length under the name used in config.json. */
 static void add_context(const GgufFile *file, json_t *config) {
-    char *key = memory_format("%s.context_length", gguf_string(file, "general.architecture"));
+    AUTO_FREE char *key =
+        memory_format("%s.context_length", gguf_string(file, "general.architecture"));
     json_t *context = json_object_get(file->keys, key);
     if (json_is_integer(context)) json_object_set(config, "max_position_embeddings", context);
-    free(key);
 }
 
 json_t *gguf_files(const GgufFile *file, bool bare) {
@@ -288,10 +282,9 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = token_of(file, names[i][1]);
         if (!text) continue;
-        char *id = memory_format("%s_id", names[i][0]);
+        AUTO_FREE char *id = memory_format("%s_id", names[i][0]);
         json_object_set(config, id, json_object_get(file->keys, names[i][1]));
         json_object_set_new(tokens, names[i][0], json_text(text));
-        free(id);
     }
     add_context(file, config);
     add_json_file(files, "file:config.json", config);

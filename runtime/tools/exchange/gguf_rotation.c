@@ -98,9 +98,8 @@ static bool is_floats(const TensorEntry *entry) {
 }
 
 static void put_rope_scaling(json_t *config, const char *what, json_t *value) {
-    char *key = memory_format("arch.rope.scaling.%s", what);
+    AUTO_FREE char *key = memory_format("arch.rope.scaling.%s", what);
     json_object_set_new(config, key, value);
-    free(key);
 }
 
 bool gguf_rotation_read(const GgufFile *file, json_t *config) {

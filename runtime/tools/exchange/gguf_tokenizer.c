@@ -12,7 +12,7 @@
 /* The first entry whose mark occurs in the pre-tokenizer. */
 static const GgufCut *find_pre_tokenizer(const json_t *object) {
     const json_t *cutter = json_object_get(object, "pre_tokenizer");
-    char *text = json_write(cutter, JSON_COMPACT);
+    AUTO_FREE char *text = json_write(cutter, JSON_COMPACT);
     const char *type = json_field_text(cutter, "type");
     const GgufCut *found = NULL;
     int count;
@@ -21,7 +21,6 @@ static const GgufCut *find_pre_tokenizer(const json_t *object) {
         if (strstr(text, cuts[i].mark)) found = &cuts[i];
     if (text && type && strcmp(type, "ByteLevel") == 0 && !strstr(text, "\"use_regex\":false"))
         found = gguf_cut_named("gpt-2");
-    free(text);
     return found;
 }
 
@@ -97,14 +96,13 @@ static char *merged_text(const json_t *merge) {
 
 static void add_merges(Gguf *gguf, const json_t *merges) {
     size_t count = json_array_size(merges), i;
-    char **texts = memory_new(sizeof *texts * (count + 1));
+    AUTO_FREE char **texts = memory_new(sizeof *texts * (count + 1));
     json_t *merge;
     json_array_foreach(merges, i, merge) {
         texts[i] = merge_text(merge);
     }
     gguf_texts(gguf, "tokenizer.ggml.merges", (const char *const *)texts, count);
     for (i = 0; i < count; i++) free(texts[i]);
-    free(texts);
 }
 
 /* ---- SentencePiece ---- */
@@ -117,12 +115,11 @@ static float *merge_scores(const json_t *model, long vocabulary) {
     json_t *merge;
     size_t i;
     json_array_foreach(merges, i, merge) {
-        char *text = merged_text(merge);
+        AUTO_FREE char *text = merged_text(merge);
         const json_t *id = json_object_get(tokens, text);
         json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
         if (token_id >= 0 && token_id < vocabulary && scores[token_id] == 0)
             scores[token_id] = -(float)(i + 1);
-        free(text);
     }
     return scores;
 }
@@ -142,8 +139,8 @@ static json_t *merged_vocabulary(const json_t *object) {
  * have the same rank. */
 static bool merges_follow(const json_t *object, const float *scores) {
     const json_t *model = json_object_get(object, "model");
-    json_t *made = merged_vocabulary(object);
-    json_t *again = gguf_merges(json_object_get(model, "vocab"), scores, made);
+    json_auto_t *made = merged_vocabulary(object);
+    json_auto_t *again = gguf_merges(json_object_get(model, "vocab"), scores, made);
     json_t *known = json_object(), *merge;
     size_t i, at = 0;
     bool same = true;
@@ -166,16 +163,14 @@ static bool merges_follow(const json_t *object, const float *scores) {
     }
     same = same && at == json_array_size(again);
     json_decref(known);
-    json_decref(again);
-    json_decref(made);
     return same;
 }
 
 /* Reads whether spaces become "▁" and whether a text starts with one; false if the tokenizer does
  * neither. */
 static bool spaces(const json_t *object, bool *prefix) {
-    char *normaliser = json_write(json_object_get(object, "normalizer"), JSON_COMPACT),
-         *cutter = json_write(json_object_get(object, "pre_tokenizer"), JSON_COMPACT);
+    AUTO_FREE char *normaliser = json_write(json_object_get(object, "normalizer"), JSON_COMPACT),
+                   *cutter = json_write(json_object_get(object, "pre_tokenizer"), JSON_COMPACT);
     bool replaced = normaliser && strstr(normaliser, "\"Replace\"") && strstr(normaliser, "▁");
     bool metaspace = cutter && strstr(cutter, "\"Metaspace\"");
     bool other = normaliser && (strstr(normaliser, "NFKC") || strstr(normaliser, "NFC") ||
@@ -185,15 +180,13 @@ static bool spaces(const json_t *object, bool *prefix) {
     if (metaspace && strstr(cutter, "\"prepend_scheme\":\"first\""))
         note_message("this tokenizer adds a space before the first text only; llama.cpp also adds "
                      "it after special tokens");
-    free(normaliser);
-    free(cutter);
     return (replaced || metaspace) && !other;
 }
 
 static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary) {
     const json_t *model = json_object_get(object, "model");
     bool prefix, known = spaces(object, &prefix);
-    float *scores = merge_scores(model, vocabulary);
+    AUTO_FREE float *scores = merge_scores(model, vocabulary);
     bool good = known && merges_follow(object, scores);
     if (good) {
         Tokens tokens = vocabulary_tokens(object, vocabulary);
@@ -207,7 +200,6 @@ static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary)
         add_tokens(gguf, &tokens);
         gguf_reals(gguf, "tokenizer.ggml.scores", scores, (size_t)vocabulary);
     }
-    free(scores);
     return good ||
            error_message("add --no-tokenizer to export without the tokenizer",
                          known ? "the merges of this SentencePiece tokenizer do not follow from "
@@ -252,7 +244,7 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
     size_t length;
     json_error_t error;
     const char *json = tokenizer_json(tokenizer, &length);
-    json_t *object = json_loadb(json, length, 0, &error);
+    json_auto_t *object = json_loadb(json, length, 0, &error);
     const json_t *model = json_object_get(object, "model");
     const char *type = json_field_text(model, "type");
     const GgufCut *cut = find_pre_tokenizer(object);
@@ -272,7 +264,6 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
                       "this tokenizer is neither SentencePiece BPE nor a byte-level BPE that "
                       "llama.cpp supports");
     }
-    json_decref(object);
     return good;
 }
 

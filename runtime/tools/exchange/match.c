@@ -40,13 +40,10 @@ static bool has_shape(const TensorEntry *entry, const long *shape, int rank) {
 }
 
 static void tell_shape(FolderMatch *match, const TensorEntry *entry, const long *shape, int rank) {
-    char *found = tensor_shape_text(entry->shape, entry->rank),
-         *wanted = tensor_shape_text(shape, rank);
-    char *text = memory_format("%s: %s, expected %s", entry->name, found, wanted);
+    AUTO_FREE char *found = tensor_shape_text(entry->shape, entry->rank),
+                   *wanted = tensor_shape_text(shape, rank);
+    AUTO_FREE char *text = memory_format("%s: %s, expected %s", entry->name, found, wanted);
     report_mismatch(match, "shape  ", text);
-    free(text);
-    free(found);
-    free(wanted);
 }
 
 /* Parameters first, then layer states. */
@@ -57,14 +54,13 @@ static const PublicTensor *public_tensor_at(const Model *model, int i) {
 
 static bool match_names(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
-    MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
+    AUTO_FREE MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
     for (int i = 0; i < count; i++) {
         const PublicTensor *one = public_tensor_at(match->model, i);
         tensors[i] = (MoecNamedTensor){one->name, one->axes, one->rank, one->shape};
     }
     match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
                                         count, &match->count);
-    free(tensors);
     if (!match->theirs) message_reports(moec_reports(match->layouts));
     return match->theirs != NULL;
 }
@@ -73,13 +69,12 @@ static bool match_names(FolderMatch *match) {
  * options, so they are not checked. */
 static void check_spoken(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
-    bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
+    AUTO_FREE bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
     for (int i = 0; i < match->count; i++)
         for (int k = 0; k < match->theirs[i]->slice_count; k++)
             spoken[match->theirs[i]->slices[k].tensor] = true;
     for (int i = 0; i < match->model->parameter_count; i++)
         if (!spoken[i]) report_mismatch(match, "unmapped", match->model->parameters[i].name);
-    free(spoken);
 }
 
 static void add_their(FolderMatch *match, Conversion *conversion, const Shards *shards,

@@ -27,13 +27,11 @@ static const char *metric_of(const Gathering *gathering, int base) {
 /* ---- differences ---- */
 
 static SampleMoments losses_of(const Group *group, const char *metric) {
-    double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
+    AUTO_FREE double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
     int count = 0;
     for (int i = 0; i < group->count; i++)
         if (is_counted(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
-    SampleMoments sample = sample_of(losses, count);
-    free(losses);
-    return sample;
+    return sample_of(losses, count);
 }
 
 /* Equal seeds read the same data in the same order if data and tokens per step are equal. Runs
@@ -50,8 +48,8 @@ static bool is_pair(const Run *run, const Run *other) {
 }
 
 static Difference group_difference(const Group *group, const Group *base, const char *metric) {
-    double *values = memory_new((size_t)(group->count + 1) * sizeof *values),
-           *others = memory_new((size_t)(group->count + 1) * sizeof *others);
+    AUTO_FREE double *values = memory_new((size_t)(group->count + 1) * sizeof *values),
+                     *others = memory_new((size_t)(group->count + 1) * sizeof *others);
     int pairs = 0;
     for (int i = 0; i < group->count; i++) {
         for (int k = 0; is_counted(&group->runs[i], metric) && k < base->count; k++) {
@@ -64,11 +62,7 @@ static Difference group_difference(const Group *group, const Group *base, const 
     }
     SampleMoments sample = losses_of(group, metric), other = losses_of(base, metric);
     bool apart = pairs < 2 && (pairs == 0 || (sample.count > 1 && other.count > 1));
-    Difference difference =
-        apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
-    free(values);
-    free(others);
-    return difference;
+    return apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
 }
 
 /* Mean number of steps until the runs of the group reach the mean loss of the base; NaN if one does
@@ -292,7 +286,7 @@ static bool is_compared(const Gathering *gathering, int number, const char *metr
 /* The model with which a model is compared: in a ladder the one of the first curve with the same
  * size. -1: none. */
 static int compared_with(const Gathering *gathering, int number, int base, const char *metric) {
-    char *structure = ladder_base(gathering->design, &gathering->groups[number]);
+    AUTO_FREE char *structure = ladder_base(gathering->design, &gathering->groups[number]);
     int found = structure ? -1 : base;
     for (int i = 0; structure && i < gathering->count; i++) {
         const Group *group = &gathering->groups[i];
@@ -300,7 +294,6 @@ static int compared_with(const Gathering *gathering, int number, int base, const
             is_compared(gathering, i, metric))
             found = i;
     }
-    free(structure);
     return found == number ? -1 : found;
 }
 
@@ -345,7 +338,7 @@ static void add_test_rules(json_t *comparison, const TestRules *rules, int compa
 json_t *compared_json(const Gathering *gathering, int chosen, bool lasting) {
     int base = chosen < 0 ? base_of(gathering) : chosen, seeds = 0;
     const char *metric = metric_of(gathering, base);
-    int *order = memory_new((size_t)(gathering->count + 1) * sizeof *order);
+    AUTO_FREE int *order = memory_new((size_t)(gathering->count + 1) * sizeof *order);
     json_t *rows = json_array();
     for (int i = 0, at = 1; i < gathering->count; i++) {
         order[i == base ? 0 : at++] = i;
@@ -354,7 +347,6 @@ json_t *compared_json(const Gathering *gathering, int chosen, bool lasting) {
     for (int i = 0; i < gathering->count; i++)
         json_array_append_new(rows, compared_variant_json(gathering, order[i], metric, lasting));
     int comparisons = add_differences(rows, gathering, order, metric);
-    free(order);
     json_t *comparison =
         json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
                   gathering->groups[base].name, "metric", metric, "higher", gathering->higher,

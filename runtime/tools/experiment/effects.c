@@ -230,7 +230,7 @@ static json_t *variances_json(const LossGrid *grid, const json_t *design,
 
 /* Mean of a level over all cells that have it, less the mean of all cells, for each seed. */
 static SampleMoments level_effect(const LossGrid *grid, int factor, int level) {
-    double *effects = memory_new((size_t)grid->seeds * sizeof *effects);
+    AUTO_FREE double *effects = memory_new((size_t)grid->seeds * sizeof *effects);
     for (int k = 0; k < grid->seeds; k++) {
         double sum = 0;
         int count = 0;
@@ -241,9 +241,7 @@ static SampleMoments level_effect(const LossGrid *grid, int factor, int level) {
         }
         effects[k] = sum / count - grid->seed_means[k];
     }
-    SampleMoments sample = sample_of(effects, grid->seeds);
-    free(effects);
-    return sample;
+    return sample_of(effects, grid->seeds);
 }
 
 static json_t *levels_json(const LossGrid *grid, const json_t *design) {

@@ -13,17 +13,13 @@
 enum { DEPTH = 4 }; /* of folders within folders that are looked through */
 
 static bool folder_has(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = file_exists(path);
-    free(path);
-    return there;
+    AUTO_FREE char *path = path_join(folder, name);
+    return file_exists(path);
 }
 
 static json_t *folder_json(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    json_t *root = file_json(path);
-    free(path);
-    return root;
+    AUTO_FREE char *path = path_join(folder, name);
+    return file_json(path);
 }
 
 /* ---- one run ---- */
@@ -55,10 +51,8 @@ static long run_seed(const Run *run) {
 /* Halving stops runs before their end; their results are not comparable with those of complete
  * runs. */
 static bool was_stopped(const Run *run) {
-    json_t *result = folder_json(run->folder, "result.json");
-    bool stopped = json_is_true(json_object_get(result, "stopped"));
-    json_decref(result);
-    return stopped;
+    json_auto_t *result = folder_json(run->folder, "result.json");
+    return json_is_true(json_object_get(result, "stopped"));
 }
 
 /* A run that a sweep has looked after has its result; any other has ended at its last step. */
@@ -93,10 +87,9 @@ static Group *find_group(const Gathering *gathering, const char *name) {
 /* A new string that JSON can hold: bytes of a folder's name that are no UTF-8 become '?'. */
 static char *valid_name(const char *name) {
     char *copy = memory_format("%s", name);
-    json_t *string = json_text(copy);
+    json_auto_t *string = json_text(copy);
     for (char *at = copy; !string && *at; at++)
         if ((unsigned char)*at > 127) *at = '?';
-    json_decref(string);
     return copy;
 }
 
@@ -230,7 +223,7 @@ typedef struct FolderSearch {
 
 static bool visit_any(void *data, const char *folder) {
     FolderSearch *search = data;
-    json_t *sweep = folder_json(folder, "sweep.json");
+    json_auto_t *sweep = folder_json(folder, "sweep.json");
     bool good = true;
     if (sweep) {
         good = gather_sweep(search->gathering, folder, sweep);
@@ -241,7 +234,6 @@ static bool visit_any(void *data, const char *folder) {
         good = folder_each(folder, visit_any, search);
         search->depth--;
     }
-    json_decref(sweep);
     return good;
 }
 
@@ -313,10 +305,9 @@ void gathering_free(Gathering *gathering) {
 int gathering_find(const Gathering *gathering, const char *name) {
     for (int i = 0; i < gathering->count; i++)
         if (strcmp(gathering->groups[i].name, name) == 0) return i;
-    char *help = memory_format("choose one of: ");
+    AUTO_FREE char *help = memory_format("choose one of: ");
     for (int i = 0; i < gathering->count; i++)
         help = memory_append(help, "%s%s", i ? ", " : "", gathering->groups[i].name);
     error_message(help, "no run is named '%s'", name);
-    free(help);
     return -1;
 }

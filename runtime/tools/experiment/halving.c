@@ -54,8 +54,8 @@ static bool is_base(const Plan *plan, int variant) {
 
 void halving_stop(const Plan *plan, double share, const long *steps, bool *stopped) {
     int count = plan->experiment->count, left = 0, best_base = -1;
-    double *scores = memory_new((size_t)count * sizeof *scores);
-    int *ranks = memory_new((size_t)count * sizeof *ranks);
+    AUTO_FREE double *scores = memory_new((size_t)count * sizeof *scores);
+    AUTO_FREE int *ranks = memory_new((size_t)count * sizeof *ranks);
     for (int i = 0; i < count; i++) {
         if (stopped[i]) continue;
         scores[i] = score(plan, &plan->experiment->variants[i], halving_step(steps[i], share));
@@ -72,6 +72,4 @@ void halving_stop(const Plan *plan, double share, const long *steps, bool *stopp
         stopped[i] = true;
     }
     fflush(stdout);
-    free(scores);
-    free(ranks);
 }

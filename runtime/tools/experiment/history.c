@@ -109,15 +109,13 @@ static void add_log_line(History *history, json_t *line) {
 }
 
 char *run_spec(const char *folder) {
-    char *path = path_join(folder, "run.json");
-    json_t *account = file_json(path);
+    AUTO_FREE char *path = path_join(folder, "run.json");
+    json_auto_t *account = file_json(path);
     const char *text = json_field_text(account, "spec");
     Safetensors *file = !text && checkpoint_within(folder) ? checkpoint_open(folder) : NULL;
     if (file) text = safetensors_note(file, "spec");
     char *spec = text ? memory_format("%s", text) : NULL;
     safetensors_close(file);
-    json_decref(account);
-    free(path);
     return spec;
 }
 
@@ -150,7 +148,7 @@ static char *rename_one(MoecCompiler *spec, char **name) {
 }
 
 static void rename_columns(History *history, const char *folder) {
-    char *text = run_spec(folder);
+    AUTO_FREE char *text = run_spec(folder);
     if (!text) return;
     MoecCompiler *spec = moec_open_names(text);
     for (int i = 1; i < history->columns; i++) {
@@ -165,7 +163,6 @@ static void rename_columns(History *history, const char *folder) {
     }
     if (history->diverged) free(rename_one(spec, &history->diverged));
     moec_close(spec);
-    free(text);
 }
 
 bool history_open(History *history, const char *folder, bool whole) {
@@ -177,9 +174,8 @@ bool history_open(History *history, const char *folder, bool whole) {
     if (!file) return false;
     column_for(history, "step");
     while (getline(&text, &capacity, file) > 0) {
-        json_t *line = json_loads(text, 0, NULL);
+        json_auto_t *line = json_loads(text, 0, NULL);
         if (line) add_log_line(history, line);
-        json_decref(line);
     }
     fclose(file);
     free(text);
@@ -226,11 +222,9 @@ static double sum_of_row(const double *numbers, long count) {
 
 double history_tail(const History *history, const char *name) {
     long count;
-    double *numbers = numbers_of(history, name, &count);
+    AUTO_FREE double *numbers = numbers_of(history, name, &count);
     long last = (count + 9) / 10;
-    double mean = count ? sum_of_row(numbers + count - last, last) / (double)last : NAN;
-    free(numbers);
-    return mean;
+    return count ? sum_of_row(numbers + count - last, last) / (double)last : NAN;
 }
 
 double history_reached(const History *history, const char *name, double goal, bool higher) {
@@ -264,10 +258,8 @@ double history_sum(const History *history, const char *name) {
 
 double history_median(const History *history, const char *name) {
     long count;
-    double *numbers = numbers_of(history, name, &count);
-    double middle = count ? median(numbers, (size_t)count) : NAN;
-    free(numbers);
-    return middle;
+    AUTO_FREE double *numbers = numbers_of(history, name, &count);
+    return count ? median(numbers, (size_t)count) : NAN;
 }
 
 long history_step(const History *history) {

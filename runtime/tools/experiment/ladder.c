@@ -126,11 +126,10 @@ static bool can_fit(const ScalingCurve *curve) {
 
 /* The 95 % interval of a field of all samples. */
 static json_t *field_interval(const CurveFit *fit, size_t field) {
-    double *values = memory_new(SCALING_SAMPLES * sizeof *values);
+    AUTO_FREE double *values = memory_new(SCALING_SAMPLES * sizeof *values);
     for (int i = 0; i < fit->count; i++)
         values[i] = *(const double *)(const void *)((const char *)&fit->samples[i] + field);
     LossInterval interval = scaling_interval(values, fit->count);
-    free(values);
     return json_make("[f, f]", interval.low, interval.high);
 }
 
@@ -195,11 +194,10 @@ static json_t *checked_forecast(const json_t *forecasts, const ScalingCurve *cur
 }
 
 static json_t *forecasts_of(const char *folder) {
-    char *path = path_join(folder, "forecast.json");
+    AUTO_FREE char *path = path_join(folder, "forecast.json");
     json_t *file = file_json(path), *forecasts = json_object_get(file, "forecasts");
     json_incref(forecasts);
     json_decref(file);
-    free(path);
     return forecasts;
 }
 
@@ -292,17 +290,14 @@ bool ladder_forecast(const Plan *plan) {
     Gathering gathering;
     bool good = file_exists(path) || gather(&gathering, &plan->out, 1);
     if (good && !file_exists(path)) {
-        json_t *forecasts = forecasts_json(plan, &gathering);
+        json_auto_t *forecasts = forecasts_json(plan, &gathering);
         time_text(when);
-        json_t *file = json_make("{s:s, s:O}", "time", when, "forecasts", forecasts);
-        char *text = json_write(file, JSON_INDENT(2));
+        json_auto_t *file = json_make("{s:s, s:O}", "time", when, "forecasts", forecasts);
+        AUTO_FREE char *text = json_write(file, JSON_INDENT(2));
         if (json_object_size(forecasts))
             good = file_write(path, text, strlen(text));
         else
             note_message("no forecast of the largest size: it requires three smaller sizes");
-        free(text);
-        json_decref(file);
-        json_decref(forecasts);
         gathering_free(&gathering);
     }
     free(path);

@@ -129,8 +129,8 @@ static json_t *drift_json(double mean, double margin) {
 
 static json_t *optimum_row(const TunedCurve *curve, const TunedCurve *base, bool higher) {
     size_t seeds = json_array_size(json_object_get(curve->rows[0], "runs"));
-    double *optima = memory_new((seeds + 1) * sizeof *optima),
-           *bases = memory_new((seeds + 1) * sizeof *bases);
+    AUTO_FREE double *optima = memory_new((seeds + 1) * sizeof *optima),
+                     *bases = memory_new((seeds + 1) * sizeof *bases);
     int count = paired_optima(curve, base, higher, optima, bases),
         best = best_tested(curve, -1, higher);
     SampleMoments sample = sample_of(optima, count);
@@ -151,14 +151,12 @@ static json_t *optimum_row(const TunedCurve *curve, const TunedCurve *base, bool
         Difference drift = difference_paired(optima, bases, count);
         json_object_set_new(row, "drift", drift_json(drift.mean, drift.margin));
     }
-    free(optima);
-    free(bases);
     return row;
 }
 
 json_t *optima_json(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
-    TunedCurve *curves = memory_new((json_array_size(rows) + 1) * sizeof *curves);
+    AUTO_FREE TunedCurve *curves = memory_new((json_array_size(rows) + 1) * sizeof *curves);
     const char *option = "";
     size_t length = 0;
     int count = read_tuned_curves(rows, curves, &option, &length);
@@ -168,11 +166,9 @@ json_t *optima_json(const json_t *comparison) {
         if (curves[i].count > 2)
             json_array_append_new(list, optimum_row(&curves[i], &curves[0], higher));
     if (json_array_size(list)) {
-        char *name = memory_format("%.*s", (int)length, option);
+        AUTO_FREE char *name = memory_format("%.*s", (int)length, option);
         optima = json_make("{s:s, s:O}", "option", name, "curves", list);
-        free(name);
     }
     json_decref(list);
-    free(curves);
     return optima;
 }

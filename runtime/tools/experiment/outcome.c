@@ -13,24 +13,19 @@
 RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
     History history;
     RunResult result = {.loss = NAN};
-    char *folder = plan_folder(plan, variant, seed);
-    char *log = path_join(folder, "log.jsonl");
+    AUTO_FREE char *folder = plan_folder(plan, variant, seed);
+    AUTO_FREE char *log = path_join(folder, "log.jsonl");
     if (file_exists(log) && history_open(&history, folder, false)) {
         result = result_of(&history, plan->experiment->metric);
         history_free(&history);
     }
-    free(log);
-    free(folder);
     return result;
 }
 
 /* A new string; step 0: of the end. */
 static char *outcome_path(const Plan *plan, const MoecVariant *variant, long seed, long step) {
-    char *folder = plan_folder(plan, variant, seed);
-    char *path =
-        step ? memory_format("%s/at_%ld.json", folder, step) : path_join(folder, "result.json");
-    free(folder);
-    return path;
+    AUTO_FREE char *folder = plan_folder(plan, variant, seed);
+    return step ? memory_format("%s/at_%ld.json", folder, step) : path_join(folder, "result.json");
 }
 
 bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,

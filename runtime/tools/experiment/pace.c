@@ -8,7 +8,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -17,7 +16,7 @@ enum { TRIAL_STEPS = 12 };
 /* Median seconds per step of a short run. 0 after a message. */
 static double measure_pace(const Plan *plan, const MoecVariant *variant) {
     RunOrder order = {variant, 1, plan->devices[0], .steps = TRIAL_STEPS, .trial = true};
-    char *folder = order_folder(plan, &order);
+    AUTO_FREE char *folder = order_folder(plan, &order);
     History history;
     double seconds = 0;
     int status = 0;
@@ -30,24 +29,20 @@ static double measure_pace(const Plan *plan, const MoecVariant *variant) {
     if (!(seconds > 0))
         error_message("see output.txt in its directory", "a trial of %s has failed, in %s",
                       variant->name, folder);
-    free(folder);
     return seconds > 0 ? seconds : 0;
 }
 
 static bool store_pace(const char *path, double seconds, long steps) {
-    json_t *object = json_make("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
-    char *text = json_write(object, JSON_INDENT(2));
-    bool good = file_write(path, text, strlen(text));
-    free(text);
-    json_decref(object);
-    return good;
+    json_auto_t *object =
+        json_make("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
+    AUTO_FREE char *text = json_write(object, JSON_INDENT(2));
+    return file_write(path, text, strlen(text));
 }
 
 long pace_steps(const Plan *plan, const MoecVariant *variant) {
-    char *path = memory_format("%s/%s/pace.json", plan->out, variant->name);
-    json_t *object = file_json(path);
+    AUTO_FREE char *path = memory_format("%s/%s/pace.json", plan->out, variant->name);
+    json_auto_t *object = file_json(path);
     long steps = (long)json_integer_value(json_object_get(object, "steps"));
-    json_decref(object);
     if (steps <= 0) {
         double seconds = measure_pace(plan, variant);
         steps = seconds > 0 ? (long)fmax(1, plan->experiment->seconds / seconds) : 0;
@@ -56,6 +51,5 @@ long pace_steps(const Plan *plan, const MoecVariant *variant) {
             progress_line("%s: %.4g s/step, %ld steps in %g s", variant->name, seconds, steps,
                           plan->experiment->seconds);
     }
-    free(path);
     return steps;
 }

@@ -25,9 +25,8 @@ static int add_flag(char **arguments, int count, const char *name, const char *v
 }
 
 static int add_number_flag(char **arguments, int count, const char *name, long number) {
-    char *text = number ? memory_format("%ld", number) : NULL;
+    AUTO_FREE char *text = number ? memory_format("%ld", number) : NULL;
     count = add_flag(arguments, count, name, text);
-    free(text);
     return count;
 }
 
@@ -40,7 +39,7 @@ char **order_command(const Plan *plan, const RunOrder *order) {
     const MoecVariant *variant = order->variant;
     int room = MAX_ARGUMENTS + 2 * variant->set_count, count = 0;
     char **arguments = memory_new((size_t)room * sizeof *arguments);
-    char *folder = order_folder(plan, order), *limit = NULL;
+    AUTO_FREE char *folder = order_folder(plan, order), *limit = NULL;
     if (plan->experiment->limit > 0) limit = memory_format("%g", plan->experiment->limit);
     arguments[count++] = memory_format("moec");
     arguments[count++] = memory_format("train");
@@ -61,8 +60,6 @@ char **order_command(const Plan *plan, const RunOrder *order) {
         count = add_flag(arguments, count, "--set", plan->sets[i]);
     for (int i = 0; i < variant->set_count; i++)
         count = add_flag(arguments, count, "--set", variant->sets[i]);
-    free(folder);
-    free(limit);
     return arguments;
 }
 
@@ -89,7 +86,7 @@ _Noreturn static void become(const Plan *plan, char **arguments, int output, pid
 }
 
 pid_t process_begin(const Plan *plan, const RunOrder *order) {
-    char *folder = order_folder(plan, order), *path = path_join(folder, "output.txt");
+    AUTO_FREE char *folder = order_folder(plan, order), *path = path_join(folder, "output.txt");
     int output = folder_make(folder) ? file_create(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
     bool good = output >= 0;
     char **arguments = order_command(plan, order);
@@ -102,7 +99,5 @@ pid_t process_begin(const Plan *plan, const RunOrder *order) {
                       "cannot start a run: %s", strerror(errno));
     command_free(arguments);
     if (good) close(output);
-    free(path);
-    free(folder);
     return process;
 }

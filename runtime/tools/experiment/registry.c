@@ -18,9 +18,8 @@
 
 /* Hash of the canonical text of a plan: a new string. */
 static char *plan_hash(const json_t *plan) {
-    char *text = json_write(plan, JSON_COMPACT | JSON_SORT_KEYS);
+    AUTO_FREE char *text = json_write(plan, JSON_COMPACT | JSON_SORT_KEYS);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
-    free(text);
     return memory_format("%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
@@ -30,17 +29,15 @@ static const char *hash_of(const json_t *entry) {
 }
 
 static bool count_finished(void *data, const char *folder) {
-    char *path = path_join(folder, "result.json");
+    AUTO_FREE char *path = path_join(folder, "result.json");
     *(int *)data += file_exists(path);
-    free(path);
     return true;
 }
 
 static int finished_in(const char *out, const char *variant) {
-    char *folder = path_join(out, variant);
+    AUTO_FREE char *folder = path_join(out, variant);
     int count = 0;
     if (file_is_folder(folder)) folder_each(folder, count_finished, &count);
-    free(folder);
     return count;
 }
 
@@ -57,25 +54,21 @@ static int finished_runs(const char *out, const json_t *plan) {
 
 /* The plans in the folder; an empty list if there are none. */
 static json_t *plans_read(const char *out) {
-    char *path = path_join(out, "plans.json");
+    AUTO_FREE char *path = path_join(out, "plans.json");
     json_t *file = file_json(path), *plans = json_object_get(file, "plans");
     plans = json_is_array(plans) ? json_incref(plans) : json_array();
     json_decref(file);
-    free(path);
     return plans;
 }
 
 static bool plans_write(const char *out, json_t *plans) {
-    json_t *file = json_make("{s:O}", "plans", plans);
-    char *text = json_write(file, JSON_INDENT(2));
-    bool good = folder_write_text(out, "plans.json", text);
-    free(text);
-    json_decref(file);
-    return good;
+    json_auto_t *file = json_make("{s:O}", "plans", plans);
+    AUTO_FREE char *text = json_write(file, JSON_INDENT(2));
+    return folder_write_text(out, "plans.json", text);
 }
 
 bool registry_add(const char *out, json_t *plan, const json_t *before, const char *reason) {
-    json_t *plans = plans_read(out);
+    json_auto_t *plans = plans_read(out);
     size_t count = json_array_size(plans);
     char *hash = plan_hash(plan), when[TIME_TEXT];
     bool good = true;
@@ -88,7 +81,6 @@ bool registry_add(const char *out, json_t *plan, const json_t *before, const cha
         good = plans_write(out, plans);
     }
     free(hash);
-    json_decref(plans);
     return good;
 }
 
@@ -105,16 +97,15 @@ static bool is_reused(const json_t *before, const json_t *now, const char *name)
 }
 
 static bool move_aside(const char *out, const char *name, const char *aside) {
-    char *from = path_join(out, name), *to = path_join(aside, name);
+    AUTO_FREE char *from = path_join(out, name), *to = path_join(aside, name);
     bool there = file_exists(from), good = !there || (folder_make(aside) && rename(from, to) == 0);
     if (!good) error_message("check the folder", "cannot move %s: %s", from, strerror(errno));
-    free(from);
-    free(to);
     return good;
 }
 
 bool registry_set_aside(const char *out, const json_t *before, const json_t *now) {
-    char *hash = plan_hash(before), *aside = memory_format("%s/earlier_plans/%s", out, hash);
+    AUTO_FREE char *hash = plan_hash(before),
+                   *aside = memory_format("%s/earlier_plans/%s", out, hash);
     const char *name;
     json_t *variant;
     bool good = true, all = true;
@@ -124,8 +115,6 @@ bool registry_set_aside(const char *out, const json_t *before, const json_t *now
         all = false;
     }
     if (good && !all) good = move_aside(out, "forecast.json", aside);
-    free(aside);
-    free(hash);
     return good;
 }
 
@@ -133,7 +122,7 @@ bool registry_set_aside(const char *out, const json_t *before, const json_t *now
 
 /* Variants that were tried and are not in the plan any more, with their finished runs. */
 static void add_set_aside(json_t *list, const char *out, const json_t *entry) {
-    char *aside = memory_format("%s/earlier_plans/%s", out, hash_of(entry));
+    AUTO_FREE char *aside = memory_format("%s/earlier_plans/%s", out, hash_of(entry));
     const char *name;
     json_t *variant;
     json_object_foreach(json_object_get(json_object_get(entry, "plan"), "variants"), name,
@@ -143,13 +132,14 @@ static void add_set_aside(json_t *list, const char *out, const json_t *entry) {
             json_array_append_new(list,
                                   json_make("{s:s, s:i}", "variant", name, "finished_runs", runs));
     }
-    free(aside);
 }
 
 json_t *registry_json(const char *out, bool lasting) {
     char *path = path_join(out, "sweep.json"), *hash;
-    json_t *plan = file_json(path), *plans = plans_read(out), *entry, *changes = json_array(),
-           *aside = json_array(), *registry = NULL;
+    json_auto_t *plan = file_json(path), *plans = plans_read(out);
+    json_t *entry;
+    json_auto_t *changes = json_array(), *aside = json_array();
+    json_t *registry = NULL;
     size_t at, count = json_array_size(plans);
     free(path);
     json_array_foreach(plans, at, entry) {
@@ -167,9 +157,5 @@ json_t *registry_json(const char *out, bool lasting) {
                       !strcmp(hash, hash_of(json_array_get(plans, count - 1))), "hypothesis",
                       json_object_get(plan, "hypothesis"), "plans", changes, "set_aside", aside);
     free(hash);
-    json_decref(plan);
-    json_decref(plans);
-    json_decref(changes);
-    json_decref(aside);
     return registry;
 }

@@ -85,15 +85,15 @@ void runs_unlock(int lock) {
 }
 
 static void report_run(const Sweep *sweep, const RunProcess *worker, const RunResult *result) {
-    char *outcome = result->diverged ? memory_format("diverged at step %ld", result->step)
-                                     : memory_format("%s %.5f", result->metric, result->loss);
+    AUTO_FREE char *outcome = result->diverged
+                                  ? memory_format("diverged at step %ld", result->step)
+                                  : memory_format("%s %.5f", result->metric, result->loss);
     progress_line("%s seed %ld: %s  (%ld of %ld runs)", worker->order.variant->name,
                   worker->order.seed, outcome, sweep->ended, plan_runs(sweep->plan));
-    free(outcome);
 }
 
 static void tell_failed(const Plan *plan, const RunProcess *worker, int status) {
-    char *folder = order_folder(plan, &worker->order);
+    AUTO_FREE char *folder = order_folder(plan, &worker->order);
     progress_clear();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         error_message("set metric to a column of the log; moec log RUN lists them",
@@ -107,7 +107,6 @@ static void tell_failed(const Plan *plan, const RunProcess *worker, int status) 
         error_message("see output.txt in the run directory; the same command resumes it",
                       "%s seed %ld has failed, in %s", worker->order.variant->name,
                       worker->order.seed, folder);
-    free(folder);
 }
 
 /* Stores the result of a run that paused at a fraction of its steps; false if the run did not
@@ -232,7 +231,7 @@ static char *worker_line(const Sweep *sweep, const RunProcess *worker) {
 
 /* On a terminal: one line per active run. */
 static void show_progress(const Sweep *sweep) {
-    char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
+    AUTO_FREE char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
     int count = 0;
     lines[count++] = memory_format("%ld of %ld runs finished, %ld active", sweep->ended,
                                    plan_runs(sweep->plan), sweep->running);
@@ -240,7 +239,6 @@ static void show_progress(const Sweep *sweep) {
         if (sweep->workers[i].process) lines[count++] = worker_line(sweep, &sweep->workers[i]);
     progress_block((const char *const *)lines, count);
     for (int i = 0; i < count; i++) free(lines[i]);
-    free(lines);
 }
 
 static long count_ended(const Plan *plan) {
@@ -304,14 +302,13 @@ static RunOrder *open_orders(Sweep *sweep, int *count) {
 
 static void make_share_of_jobs(Sweep *sweep) {
     int count;
-    RunOrder *orders = open_orders(sweep, &count);
+    AUTO_FREE RunOrder *orders = open_orders(sweep, &count);
     sweep->ended = count_ended(sweep->plan);
     if (count && !slurm_make(sweep->plan, orders, count)) {
         sweep->failed++;
         count = 0;
     }
     for (int i = 0; i < count; i++) end_job(sweep, &(RunProcess){0, orders[i]});
-    free(orders);
 }
 
 char *runs_as_jobs(const Plan *plan) {
@@ -321,9 +318,8 @@ char *runs_as_jobs(const Plan *plan) {
     int count;
     sweep.steps = memory_new(variants * sizeof *sweep.steps);
     sweep.stopped = memory_new(variants * sizeof *sweep.stopped);
-    RunOrder *orders = open_orders(&sweep, &count);
+    AUTO_FREE RunOrder *orders = open_orders(&sweep, &count);
     char *text = slurm_text(plan, orders, count);
-    free(orders);
     free(sweep.steps);
     free(sweep.stopped);
     return text;

@@ -140,9 +140,8 @@ static bool submit_batch(const Plan *plan, const RunOrder *orders, int count, co
 static bool make_folders(const Plan *plan, const RunOrder *orders, int count) {
     bool good = true;
     for (int i = 0; i < count && good; i++) {
-        char *folder = order_folder(plan, &orders[i]);
+        AUTO_FREE char *folder = order_folder(plan, &orders[i]);
         good = folder_make(folder);
-        free(folder);
     }
     return good;
 }

@@ -110,10 +110,9 @@ static Difference t_test(double mean, double error, double freedom) {
 }
 
 Difference difference_paired(const double *values, const double *base, int count) {
-    double *differences = memory_new((size_t)(count + 1) * sizeof *differences);
+    AUTO_FREE double *differences = memory_new((size_t)(count + 1) * sizeof *differences);
     for (int i = 0; i < count; i++) differences[i] = values[i] - base[i];
     SampleMoments sample = sample_of(differences, count);
-    free(differences);
     Difference difference = t_test(sample.mean, sample.spread / sqrt(count), sample.count - 1);
     difference.paired = true;
     difference.count = count;

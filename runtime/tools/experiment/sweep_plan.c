@@ -169,14 +169,13 @@ static void add_plan(const Plan *plan, const Totals *totals) {
     json_t *variants = json_array();
     for (int i = 0; i < experiment->count; i++)
         json_array_append_new(variants, plan_variant_json(plan, &experiment->variants[i]));
-    json_t *all =
+    json_auto_t *all =
         json_make("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:I, s:o}", "experiment", experiment->name,
                   "baseline", experiment->base, "models", models_of(experiment), "seeds",
                   (json_int_t)experiment->seeds, "runs", (json_int_t)plan_runs(plan), "tokens",
                   count_json(plan, totals->tokens), "flops", count_json(plan, plan_flops(plan)),
                   "disk_bytes", (json_int_t)totals->disk, "variants", variants);
     json_object_update(plan->result, all);
-    json_decref(all);
 }
 
 static void print_sweep_plan(const Plan *plan, const Totals *totals) {
@@ -210,7 +209,7 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
 }
 
 static void add_statistics(const MoecStatistics *statistics, json_t *root) {
-    json_t *rules = json_object();
+    json_auto_t *rules = json_object();
     if (statistics->correction)
         json_object_set_new(rules, "correction", json_text(statistics->correction));
     if (statistics->equivalence > 0)
@@ -218,7 +217,6 @@ static void add_statistics(const MoecStatistics *statistics, json_t *root) {
     if (statistics->detect > 0) json_object_set_new(rules, "detect", json_real(statistics->detect));
     if (statistics->power > 0) json_object_set_new(rules, "power", json_real(statistics->power));
     if (json_object_size(rules)) json_object_set(root, "statistics", rules);
-    json_decref(rules);
 }
 
 /* The variant that has the runs of this one. */
@@ -258,7 +256,7 @@ static json_t *factors_json(const MoecExperiment *experiment) {
 
 /* Optional settings of an experiment are stored only if they are set. */
 static void add_rules(const MoecExperiment *experiment, json_t *root) {
-    json_t *shares = json_array();
+    json_auto_t *shares = json_array();
     for (int i = 0; i < experiment->halving_count; i++)
         json_array_append_new(shares, json_real(experiment->halvings[i]));
     if (experiment->halving_count) json_object_set(root, "halve_at", shares);
@@ -271,7 +269,6 @@ static void add_rules(const MoecExperiment *experiment, json_t *root) {
     if (experiment->hypothesis)
         json_object_set_new(root, "hypothesis", json_text(experiment->hypothesis));
     add_statistics(&experiment->statistics, root);
-    json_decref(shares);
 }
 
 static json_t *plan_json(const Plan *plan) {
@@ -279,7 +276,7 @@ static json_t *plan_json(const Plan *plan) {
     json_t *variants = json_object();
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
-        char *print = memory_format("%016" PRIx64, variant->fingerprint);
+        AUTO_FREE char *print = memory_format("%016" PRIx64, variant->fingerprint);
         json_t *row = json_make("{s:s, s:o}", "model", print, "sets",
                                 json_texts(variant->sets, variant->set_count));
         if (variant->tuned) {
@@ -287,7 +284,6 @@ static json_t *plan_json(const Plan *plan) {
             json_object_set_new(row, "tuned", json_text(variant->tuned));
         }
         json_object_set_new(variants, variant->name, row);
-        free(print);
     }
     json_t *root =
         json_make("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
@@ -324,10 +320,8 @@ static char *plan_difference(json_t *before, json_t *now) {
 }
 
 static bool write_plan(const char *path, const json_t *plan) {
-    char *text = json_write(plan, JSON_INDENT(2));
-    bool good = file_write(path, text, strlen(text));
-    free(text);
-    return good;
+    AUTO_FREE char *text = json_write(plan, JSON_INDENT(2));
+    return file_write(path, text, strlen(text));
 }
 
 /* Records the change with its reason. */
@@ -337,7 +331,7 @@ static bool amend_plan(const Plan *plan, const char *path, const json_t *before,
 }
 
 static bool continue_plan(const Plan *plan, const char *path, json_t *before, json_t *now) {
-    char *what = plan_difference(before, now);
+    AUTO_FREE char *what = plan_difference(before, now);
     bool good = true;
     if (what && plan_adopt(plan, before, now))
         good =
@@ -350,13 +344,12 @@ static bool continue_plan(const Plan *plan, const char *path, json_t *before, js
                              "%s contains a different sweep: %s is not the same", plan->out, what);
     else
         good = registry_add(plan->out, before, NULL, NULL);
-    free(what);
     return good;
 }
 
 bool plan_keep(const Plan *plan) {
-    char *path = path_join(plan->out, "sweep.json");
-    json_t *now = plan_json(plan), *before = file_exists(path) ? file_json(path) : NULL;
+    AUTO_FREE char *path = path_join(plan->out, "sweep.json");
+    json_auto_t *now = plan_json(plan), *before = file_exists(path) ? file_json(path) : NULL;
     bool good;
     if (before)
         good = continue_plan(plan, path, before, now);
@@ -364,8 +357,5 @@ bool plan_keep(const Plan *plan) {
         good = error_message("choose another --out", "%s does not describe a sweep", path);
     else
         good = registry_add(plan->out, now, NULL, NULL) && write_plan(path, now);
-    json_decref(before);
-    json_decref(now);
-    free(path);
     return good;
 }

@@ -23,21 +23,17 @@ static json_t *plain_part(json_t *plan) {
 }
 
 static bool is_same_otherwise(json_t *before, json_t *now) {
-    json_t *one = plain_part(before), *other = plain_part(now);
-    bool same = json_equal(one, other) && json_object_size(json_object_get(before, "variants")) ==
-                                              json_object_size(json_object_get(now, "variants"));
-    json_decref(one);
-    json_decref(other);
-    return same;
+    json_auto_t *one = plain_part(before), *other = plain_part(now);
+    return json_equal(one, other) && json_object_size(json_object_get(before, "variants")) ==
+                                         json_object_size(json_object_get(now, "variants"));
 }
 
 /* The spec of a run of the variant with this name: a new string, or NULL. */
 static char *spec_of(const Plan *plan, const char *name) {
     char *spec = NULL;
     for (long seed = 1; seed <= plan->experiment->seeds && !spec; seed++) {
-        char *folder = memory_format("%s/%s/seed_%ld", plan->out, name, seed);
+        AUTO_FREE char *folder = memory_format("%s/%s/seed_%ld", plan->out, name, seed);
         if (file_is_folder(folder)) spec = run_spec(folder);
-        free(folder);
     }
     return spec;
 }
@@ -66,13 +62,10 @@ static bool trains_variant(const Plan *plan, const MoecVariant *variant, const c
 }
 
 static bool rename_folder(const Plan *plan, const char *old, const char *now) {
-    char *from = path_join(plan->out, old), *to = path_join(plan->out, now);
-    bool good =
-        !strcmp(old, now) || !file_exists(from) || rename(from, to) == 0 ||
-        error_message("rename it by hand", "cannot rename %s to %s: %s", from, to, strerror(errno));
-    free(from);
-    free(to);
-    return good;
+    AUTO_FREE char *from = path_join(plan->out, old), *to = path_join(plan->out, now);
+    return !strcmp(old, now) || !file_exists(from) || rename(from, to) == 0 ||
+           error_message("rename it by hand", "cannot rename %s to %s: %s", from, to,
+                         strerror(errno));
 }
 
 bool plan_adopt(const Plan *plan, json_t *before, json_t *now) {
@@ -84,9 +77,8 @@ bool plan_adopt(const Plan *plan, json_t *before, json_t *now) {
     for (void *at = json_object_iter(variants); at && same;
          at = json_object_iter_next(variants, at)) {
         const MoecVariant *variant = &plan->experiment->variants[i++];
-        char *spec = variant->same ? NULL : spec_of(plan, json_object_iter_key(at));
+        AUTO_FREE char *spec = variant->same ? NULL : spec_of(plan, json_object_iter_key(at));
         if (spec) same = any = trains_variant(plan, variant, spec, metric);
-        free(spec);
     }
     if (!same || !any) return false;
     i = 0;

@@ -52,10 +52,9 @@ static void add_related(const Document *document, json_t *diagnostic, const json
         return;
     }
     if (!is_here(document, report)) {
-        json_t *where = json_sprintf(
+        json_auto_t *where = json_sprintf(
             "note, %s:%lld", file, (long long)json_integer_value(json_object_get(report, "line")));
         append_message(diagnostic, json_string_value(where), report);
-        json_decref(where);
         return;
     }
     json_t *list = json_object_get(diagnostic, "relatedInformation");

@@ -3,6 +3,7 @@
 #include "abi/json_make.h"
 #include "base/cache.h"
 #include "base/files.h"
+#include "base/memory.h"
 #include "base/build.h"
 
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static json_t *hover(const PositionQuery *asked) {
 static char *standard_file(const MoecLocation *location) {
     char *folder = cache_folder(), *path = NULL;
     if (!folder) return NULL;
-    char *inner = path_join(folder, "std");
+    AUTO_FREE char *inner = path_join(folder, "std");
     if (folder_make(inner)) {
         path = path_join(inner, strrchr(location->path, '/') + 1);
         if (!file_edit(path, location->text, strlen(location->text))) {
@@ -50,7 +51,6 @@ static char *standard_file(const MoecLocation *location) {
             path = NULL;
         }
     }
-    free(inner);
     free(folder);
     return path;
 }
@@ -60,10 +60,9 @@ static json_t *definition_answer(const PositionQuery *asked) {
     if (!moec_definition(asked->compiler, asked->offset, &location)) return json_null();
     char *standard = location.standard ? standard_file(&location) : NULL;
     if (location.standard && !standard) return json_null();
-    char *uri = uri_of_path(standard ? standard : location.path);
+    AUTO_FREE char *uri = uri_of_path(standard ? standard : location.path);
     json_t *found = json_make("{s:s, s:o}", "uri", uri, "range",
                               text_range(location.text, location.start, location.end));
-    free(uri);
     free(standard);
     return found;
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -74,9 +73,8 @@ json_t *wire_read(Wire *wire, int milliseconds, bool *broken) {
 }
 
 bool wire_write(Wire *wire, json_t *message) {
-    char *text = json_write_new(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    char *all = memory_format("Content-Length: %zu\r\n\r\n%s", strlen(text), text);
-    free(text);
+    AUTO_FREE char *text = json_write_new(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    AUTO_FREE char *all = memory_format("Content-Length: %zu\r\n\r\n%s", strlen(text), text);
     size_t length = strlen(all), done = 0;
     while (done < length) {
         ssize_t put = write(wire->out, all + done, length - done);
@@ -84,7 +82,6 @@ bool wire_write(Wire *wire, json_t *message) {
         if (put <= 0) break;
         done += (size_t)put;
     }
-    free(all);
     return done == length;
 }
 

@@ -4,8 +4,8 @@
 #include "abi/embedded_file.h"
 #include "abi/json_make.h"
 #include "base/files.h"
+#include "base/memory.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static const EmbeddedFile *find_file(const char *name, size_t length) {
 
 /* Inside a script element nothing may look like its end; JSON has '<' in texts alone. */
 static void write_data(Aside *aside, const json_t *data) {
-    char *text = json_write(data, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    AUTO_FREE char *text = json_write(data, JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *at = text ? text : "null";
     for (size_t length; *at; at += length) {
         length = strcspn(at, "<");
@@ -29,7 +29,6 @@ static void write_data(Aside *aside, const json_t *data) {
         aside_write(aside, "\\u003c", 6);
         length++;
     }
-    free(text);
 }
 
 /* A mark is "{{NAME}}": a file, or the data. */

@@ -11,24 +11,22 @@
 #include <string.h>
 
 static void read_cost(Bench *bench, MoecCompiler *compiler) {
-    json_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
+    json_auto_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
     const json_t *params = json_object_get(cost, "params");
     bench->routed = json_number_value(json_object_get(params, "active")) <
                         json_number_value(json_object_get(params, "total")) ||
                     json_is_true(json_object_get(cost, "selects"));
-    json_decref(cost);
 }
 
 /* Reads the training settings of the spec; false after a message. */
 static bool read_spec(Bench *bench) {
-    MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
     bench->settings = settings_of(compiler);
     bench->rounded = moec_rounded(compiler);
     read_cost(bench, compiler);
     bench_tell_text(bench, "model", moec_model(compiler));
     bench_tell_text(bench, "graph", bench->graph);
-    moec_close(compiler);
     return true;
 }
 
@@ -72,7 +70,7 @@ int command_bench(const Command *command, int argc, char **argv) {
     bench.kernels |= bench.trace != NULL;
     if (trains && bench.prefix)
         return arguments_wrong(command, "add --mode decode", "--prefix-length is for decoding");
-    char *batch = memory_format("%s=%ld", flag_path("--batch-size"), bench.batch);
+    AUTO_FREE char *batch = memory_format("%s=%ld", flag_path("--batch-size"), bench.batch);
     if (trains && bench.batch) bench.sets.items[bench.sets.count++] = batch;
     if (!bench.batch) bench.batch = 1;
     bench.report = json_object();
@@ -80,6 +78,5 @@ int command_bench(const Command *command, int argc, char **argv) {
     if (good) bench_print_report(&bench);
     if (good && !bench.json) bench_print_kernels(&bench);
     json_decref(bench.report);
-    free(batch);
     return good ? 0 : EXIT_INPUT;
 }

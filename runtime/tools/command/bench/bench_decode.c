@@ -27,30 +27,25 @@ static int32_t *tokens_at(const Decoder *decoder, long number) {
 }
 
 static const float *advance(Decoder *decoder, long number) {
-    int32_t *tokens = tokens_at(decoder, number);
-    const float *logits = decoder_advance(decoder, tokens, 1, -1);
-    free(tokens);
-    return logits;
+    AUTO_FREE int32_t *tokens = tokens_at(decoder, number);
+    return decoder_advance(decoder, tokens, 1, -1);
 }
 
 /* The same for the most likely next tokens only, if the device finds them. */
 static bool advance_greedily(Decoder *decoder, long number) {
     if (!decoder_finds_likely(decoder)) return advance(decoder, number) != NULL;
-    int32_t *tokens = tokens_at(decoder, number);
-    const bool good = decoder_advance_likely(decoder, tokens, 1, tokens);
-    free(tokens);
-    return good;
+    AUTO_FREE int32_t *tokens = tokens_at(decoder, number);
+    return decoder_advance_likely(decoder, tokens, 1, tokens);
 }
 
 /* The same tokens as windows of the whole model: [row, CHECKED_PLACES + 1]. */
 static void set_bench_tokens(Call *call, const Decoder *decoder) {
     const long width = CHECKED_PLACES + 1, count = decoder->rows * width;
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
     for (long i = 0; i < count; i++)
         tokens[i] = (int32_t)(random_bits(9, (uint64_t)(i % width * decoder->rows + i / width)) %
                               (uint64_t)decoder_vocabulary(decoder));
     call_set_windows(call, tokens);
-    free(tokens);
 }
 
 /* Relative difference of the logits [row, CHECKED_PLACES, vocabulary] from those that come step by

@@ -23,12 +23,11 @@ void bench_fill(Call *call, bool alike) {
     long context = call_context(call), batch = call->graph->batch,
          vocabulary = call_vocabulary(call);
     long count = batch * (context + 1);
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
     for (long i = 0; i < count; i++)
         tokens[i] = (int32_t)(random_bits(3, (uint64_t)(alike ? i % (context + 1) : i)) %
                               (uint64_t)(vocabulary ? vocabulary : 256));
     call_set_windows(call, tokens);
-    free(tokens);
 }
 
 /* A file of random bytes below the vocabulary, as data of the measured steps. */

@@ -95,7 +95,7 @@ static int products_between(const UnitSearch *search, long from, long to, long *
 }
 
 static void find_units_between(UnitSearch *search, int first, int end, long from, long to) {
-    long *units = memory_new(sizeof *units * (json_array_size(search->units) * 2 + 1));
+    AUTO_FREE long *units = memory_new(sizeof *units * (json_array_size(search->units) * 2 + 1));
     const int count = products_between(search, from, to, units);
     int launches = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -108,7 +108,6 @@ static void find_units_between(UnitSearch *search, int first, int end, long from
             launches++;
         }
     }
-    free(units);
 }
 
 static void find_device_units(UnitSearch *search) {
@@ -165,7 +164,7 @@ static json_t *launch_event(const Bench *bench, const KernelTime *row, const jso
 
 bool bench_write_trace(const Bench *bench, const KernelTimes *times, const json_t *units) {
     json_t *events = json_array();
-    long *runs = memory_new(sizeof *runs * (size_t)(times->count + 1));
+    AUTO_FREE long *runs = memory_new(sizeof *runs * (size_t)(times->count + 1));
     UnitSearch search = {units, times,
                          memory_new(sizeof *search.found * (size_t)(times->event_count + 1))};
     double end = 0;
@@ -181,14 +180,12 @@ bool bench_write_trace(const Bench *bench, const KernelTimes *times, const json_
         json_array_append_new(events, launch_event(bench, &times->rows[times->events[i].row],
                                                    search.found[i], &times->events[i],
                                                    runs[times->events[i].row]++));
-    json_t *trace = json_make("{s:o, s:s, s:{s:O}}", "traceEvents", events, "displayTimeUnit", "ns",
-                              "otherData", "model", json_object_get(bench->report, "model"));
-    char *text = json_write(trace, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_auto_t *trace =
+        json_make("{s:o, s:s, s:{s:O}}", "traceEvents", events, "displayTimeUnit", "ns",
+                  "otherData", "model", json_object_get(bench->report, "model"));
+    AUTO_FREE char *text = json_write(trace, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     const bool good = text && file_write(bench->trace, text, strlen(text));
     if (good) written_message(bench->trace, "open it in https://ui.perfetto.dev");
-    free(text);
-    free(runs);
     free(search.found);
-    json_decref(trace);
     return good;
 }

@@ -32,14 +32,13 @@ typedef struct Export {
 static bool find_layout(const Export *export) {
     int count;
     const char *const *names = moec_layouts(export->layouts, &count);
-    char *remedy = memory_format("known layouts: ");
+    AUTO_FREE char *remedy = memory_format("known layouts: ");
     bool found = false;
     for (int i = 0; i < count; i++) {
         remedy = memory_append(remedy, "%s%s", i ? ", " : "", names[i]);
         found = found || strcmp(names[i], export->layout) == 0;
     }
     if (!found) error_message(remedy, "unknown layout '%s'", export->layout);
-    free(remedy);
     return found;
 }
 
@@ -137,27 +136,24 @@ static void report_export(const Export *export, int count, const char *path, con
 }
 
 static bool write_model_files(const Export *export, const char *folder) {
-    char *weights = path_join(folder, "model.safetensors"),
-         *config = path_join(folder, "config.json");
+    AUTO_FREE char *weights = path_join(folder, "model.safetensors"),
+                   *config = path_join(folder, "config.json");
     const NewConfig said = {.pairs = export->pairs,
                             .count = export->pair_count,
                             .type = conversion_type(export->conversion),
                             .before = checkpoint_file(export->file, "config.json"),
                             .layout = export->layout,
                             .layouts = export->layouts};
-    json_t *notes = json_make("{s:s}", "format", "pt"); /* required by the transformers library */
-    bool good = conversion_write(export->conversion, weights, notes) &&
-                folder_write_tokenizer(folder, export->file) && config_write(config, &said);
-    json_decref(notes);
-    free(weights);
-    free(config);
-    return good;
+    json_auto_t *notes =
+        json_make("{s:s}", "format", "pt"); /* required by the transformers library */
+    return conversion_write(export->conversion, weights, notes) &&
+           folder_write_tokenizer(folder, export->file) && config_write(config, &said);
 }
 
 /* All files or none. */
 static bool write_model_folder(const Export *export) {
-    char *weights = path_join(export->out, "model.safetensors"),
-         *config = path_join(export->out, "config.json");
+    AUTO_FREE char *weights = path_join(export->out, "model.safetensors"),
+                   *config = path_join(export->out, "config.json");
     AsideFolder aside;
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already contains a model", export->out);
@@ -166,14 +162,12 @@ static bool write_model_folder(const Export *export) {
     if (good)
         report_export(export, export->conversion->count, export->out,
                       conversion_type(export->conversion), "moec import %s --out DIR");
-    free(weights);
-    free(config);
     return good;
 }
 
 /* One file; "DIR/model.gguf". */
 static bool write_gguf(const Export *export) {
-    char *path = path_join(export->out, "model.gguf");
+    AUTO_FREE char *path = path_join(export->out, "model.gguf");
     const Safetensors *file = export->file;
     Gguf gguf = {.blocks = export->blocks};
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
@@ -192,16 +186,15 @@ static bool write_gguf(const Export *export) {
     good = good && (gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                                checkpoint_file(file, "config.json")) ||
                     folder_abandon(export->out));
-    char *types = gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
+    AUTO_FREE char *types =
+        gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
-    free(types);
     tokenizer_close(tokenizer);
-    free(path);
     return good;
 }
 
 static bool write_own(const Export *export) {
-    char *path = path_join(export->out, "model.gguf"), *types = NULL;
+    AUTO_FREE char *path = path_join(export->out, "model.gguf"), *types = NULL;
     const GgufOwn own = {export->file, export->compiler, export->model, export->bare};
     int count;
     const bool good =
@@ -209,8 +202,6 @@ static bool write_own(const Export *export) {
         folder_make(export->out) &&
         (gguf_own_write(&own, path, &count, &types) || folder_abandon(export->out));
     if (good) report_export(export, count, path, types, "moec import %s --out DIR");
-    free(types);
-    free(path);
     return good;
 }
 

@@ -44,9 +44,8 @@ static void add_own_keys(const GgufOwn *own, Gguf *gguf) {
     gguf_text(gguf, "moec.spec", moec_bundle(own->compiler));
     if (tokenizer) gguf_text(gguf, "moec.tokenizer", tokenizer);
     json_object_foreach(files, name, text) {
-        char *key = memory_format("%s%s", key_start, name);
+        AUTO_FREE char *key = memory_format("%s%s", key_start, name);
         if (json_is_string(text)) gguf_text(gguf, key, json_string_value(text));
-        free(key);
     }
     json_decref(files);
 }
@@ -55,7 +54,7 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
     const Model *model = own->model;
     const int count = model->parameter_count + model->state_count;
     Conversion *conversion = conversion_new(count, false);
-    MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
+    AUTO_FREE MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
     Gguf gguf = {0};
     bool good = true;
     for (int i = 0; i < count && good; i++) {
@@ -75,7 +74,6 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
     *tensors = count;
     *types = good ? gguf_types(conversion) : NULL;
     conversion_free(conversion);
-    free(slices);
     return good;
 }
 
@@ -151,16 +149,13 @@ static bool write_own_run(const Shards *shards, const TorchImport *import, MoecC
     if (!model) return false;
     const int count = model->parameter_count + model->state_count;
     Conversion *conversion = conversion_new(count, true);
-    MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
-    json_t *notes = own_notes(shards, model, compiler, text);
-    char *path = path_join(import->out, "last.safetensors");
+    AUTO_FREE MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
+    json_auto_t *notes = own_notes(shards, model, compiler, text);
+    AUTO_FREE char *path = path_join(import->out, "last.safetensors");
     const bool good = add_own_tensors(shards, model, conversion, slices) &&
                       folder_make(import->out) &&
                       (conversion_write(conversion, path, notes) || folder_abandon(import->out));
     if (good) report_own(import, compiler, model);
-    free(path);
-    json_decref(notes);
-    free(slices);
     conversion_free(conversion);
     model_close(model);
     tokenizer_close(tokenizer);

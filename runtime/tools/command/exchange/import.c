@@ -38,7 +38,7 @@ typedef struct Import {
 
 /* "Qwen3-0.6B" becomes "qwen3_0_6b". */
 static char *model_name(const char *folder) {
-    char *copy = memory_format("%s", folder);
+    AUTO_FREE char *copy = memory_format("%s", folder);
     for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
     const char *slash = strrchr(copy, '/');
     const char *base = slash ? slash + 1 : copy;
@@ -47,7 +47,6 @@ static char *model_name(const char *folder) {
                                length < 60 ? (int)length : 60, base);
     for (char *at = name; *at; at++)
         *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
-    free(copy);
     return name;
 }
 
@@ -79,14 +78,13 @@ static bool recognise(Import *import) {
     const char *key = gguf_of(import) ? "general.architecture" : "model_type",
                *type = config_text(config, key);
     const char *shown = type ? type : "(none)";
-    char *names = layout_names(import->layouts);
-    char *remedy = memory_format(*names ? "known layouts: %s; --layout FILE adds custom ones"
-                                        : "%s has no layout, see stdlib/LAYOUTS.md",
-                                 *names ? names : import->file);
+    AUTO_FREE char *names = layout_names(import->layouts);
+    AUTO_FREE char *remedy =
+        memory_format(*names ? "known layouts: %s; --layout FILE adds custom ones"
+                             : "%s has no layout, see stdlib/LAYOUTS.md",
+                      *names ? names : import->file);
     error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
                   utf8_cut(shown, 60), shown);
-    free(remedy);
-    free(names);
     return false;
 }
 
@@ -94,9 +92,8 @@ static bool recognise(Import *import) {
  * of keys. Returns false. */
 static bool report_config(const Import *import, MoecCompiler *compiler) {
     const Config *config = import->config;
-    char *text = memory_format("%s: %s", config->path, moec_reports(compiler));
+    AUTO_FREE char *text = memory_format("%s: %s", config->path, moec_reports(compiler));
     message_reports(text);
-    free(text);
     if (gguf_of(import))
         note_message(
             "keys arch.* of config.json are the keys %s.* of %s; download or convert it again",
@@ -130,25 +127,21 @@ static bool open_spec(Import *import) {
 /* The tokenizer of the GGUF file. */
 static bool read_tokenizer(Import *import) {
     bool none;
-    json_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
+    json_auto_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
     if (!object) return none;
-    char *text = json_write(object, JSON_COMPACT);
+    AUTO_FREE char *text = json_write(object, JSON_COMPACT);
     import->tokenizer = tokenizer_read(import->folder, text, strlen(text));
-    free(text);
-    json_decref(object);
     return import->tokenizer || error_message("--no-tokenizer imports without it",
                                               "the tokenizer of %s cannot be used", import->folder);
 }
 
 /* The tokenizer of the directory, if there is one. */
 static bool open_tokenizer_json(Import *import) {
-    char *path = path_join(import->folder, "tokenizer.json");
+    AUTO_FREE char *path = path_join(import->folder, "tokenizer.json");
     bool there = file_exists(path);
     import->tokenizer = there ? tokenizer_open(path) : NULL;
-    bool good = !there || import->tokenizer ||
-                error_message("--no-tokenizer imports without it", "%s cannot be used", path);
-    free(path);
-    return good;
+    return !there || import->tokenizer ||
+           error_message("--no-tokenizer imports without it", "%s cannot be used", path);
 }
 
 static bool open_folder_tokenizer(Import *import) {
@@ -168,9 +161,8 @@ static bool open_config(Import *import) {
         import->config = gguf_config(import->shards->gguf);
         return import->config != NULL;
     }
-    char *path = path_join(import->folder, "config.json");
+    AUTO_FREE char *path = path_join(import->folder, "config.json");
     import->config = config_open(path);
-    free(path);
     return import->config != NULL;
 }
 
@@ -198,7 +190,7 @@ static bool look(Import *import) {
 }
 
 static bool write_weights(const Import *import, const char *path) {
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     const TrainState place = {.seed = 1, .best = INFINITY};
     size_t length;
     const Companions companions = {
@@ -206,15 +198,12 @@ static bool write_weights(const Import *import, const char *path) {
         .files = import->files};
     for (int i = 0; i < import->model->parameter_count; i++) {
         const PublicTensor *one = &import->model->parameters[i];
-        char *key = memory_format("axes:%s", one->name);
+        AUTO_FREE char *key = memory_format("axes:%s", one->name);
         json_object_set_new(notes, key, json_text(one->axes));
-        free(key);
     }
     checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), &companions,
                     &place);
-    bool written = conversion_write(import->conversion, path, notes);
-    json_decref(notes);
-    return written;
+    return conversion_write(import->conversion, path, notes);
 }
 
 /* Writes the files outside of the standard library that the spec uses next to it. */
@@ -224,9 +213,8 @@ static bool write_used(const Import *import, const char *folder) {
     bool good = true;
     for (int i = 0; i < count && good; i++) {
         const char *slash = strrchr(files[i].path, '/');
-        char *path = path_join(folder, slash ? slash + 1 : files[i].path);
+        AUTO_FREE char *path = path_join(folder, slash ? slash + 1 : files[i].path);
         good = file_write(path, files[i].text, files[i].length);
-        free(path);
     }
     return good;
 }
@@ -264,23 +252,20 @@ static void report_import(const Import *import, const char *spec) {
 
 /* The weights contain the spec, too; the file next to them is for the user. */
 static bool write_run_files(const Import *import, const char *folder, const char *base) {
-    char *weights = path_join(folder, "last.safetensors"), *spec = path_join(folder, base);
-    bool good = write_weights(import, weights) &&
-                file_write(spec, import->spec, strlen(import->spec)) && write_used(import, folder);
-    free(weights);
-    free(spec);
-    return good;
+    AUTO_FREE char *weights = path_join(folder, "last.safetensors"),
+                   *spec = path_join(folder, base);
+    return write_weights(import, weights) && file_write(spec, import->spec, strlen(import->spec)) &&
+           write_used(import, folder);
 }
 
 /* All files or none. */
 static bool write_run(const Import *import) {
     AsideFolder aside;
-    char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
+    AUTO_FREE char *base = memory_format("%s.moe", import->name),
+                   *spec = path_join(import->out, base);
     bool good = aside_folder_open(&aside, import->out) &&
                 aside_folder_close(&aside, write_run_files(import, aside.partial, base));
     if (good) report_import(import, spec);
-    free(base);
-    free(spec);
     return good;
 }
 

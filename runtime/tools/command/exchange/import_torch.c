@@ -16,22 +16,19 @@
 #include <unistd.h>
 
 bool torch_folder_is(const char *path) {
-    char *spec = path_join(path, TORCH_SPEC);
-    bool found = file_exists(spec);
-    free(spec);
-    return found;
+    AUTO_FREE char *spec = path_join(path, TORCH_SPEC);
+    return file_exists(spec);
 }
 
 /* The spec of the folder with `count` settings, which the compiler keeps; NULL after a message. */
 static MoecCompiler *open_settings(const char *folder, const char *const *sets, int count) {
     Mapping text;
-    char *path = path_join(folder, TORCH_SPEC);
+    AUTO_FREE char *path = path_join(folder, TORCH_SPEC);
     MoecCompiler *compiler = NULL;
     if (file_map(path, "write the folder again with moec emit", &text)) {
         compiler = moec_open_bundle((const char *)text.bytes, text.length, sets, count);
         file_unmap(&text);
     }
-    free(path);
     if (!compiler || reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
@@ -41,7 +38,7 @@ static MoecCompiler *open_settings(const char *folder, const char *const *sets, 
  * settings of the command. Returns their count. */
 static int changed_options(const TorchImport *import, MoecCompiler *compiler, char ***sets) {
     static const char prefix[] = "options.";
-    char *file = path_join(import->folder, "config.json");
+    AUTO_FREE char *file = path_join(import->folder, "config.json");
     Config *config = config_open(file);
     int count = 0;
     *sets = memory_new((size_t)((config ? config->count : 0) + import->sets->count + 1) *
@@ -57,7 +54,6 @@ static int changed_options(const TorchImport *import, MoecCompiler *compiler, ch
     for (int i = 0; i < import->sets->count; i++)
         (*sets)[count++] = memory_format("%s", import->sets->items[i]);
     if (config) config_close(config);
-    free(file);
     return count;
 }
 
@@ -106,9 +102,9 @@ static bool check_weights(Model *model, const char *path) {
 }
 
 static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *model) {
-    char *source = path_join(import->folder, "model.safetensors"),
-         *target = path_join(import->out, "last.safetensors"),
-         *tokens = path_join(import->folder, "tokenizer.json");
+    AUTO_FREE char *source = path_join(import->folder, "model.safetensors"),
+                   *target = path_join(import->out, "last.safetensors"),
+                   *tokens = path_join(import->folder, "tokenizer.json");
     bool made = !file_exists(import->out), tokenized = !import->bare && file_exists(tokens);
     Tokenizer *tokenizer = tokenized ? tokenizer_open(tokens) : NULL;
     Safetensors *file = !tokenized || tokenizer ? safetensors_open(source) : NULL;
@@ -122,15 +118,12 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
     json_decref(companions.files);
     safetensors_close(file);
     tokenizer_close(tokenizer);
-    free(source);
-    free(target);
-    free(tokens);
     return good;
 }
 
 bool torch_folder_read(const TorchImport *import) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
-    char **sets = NULL;
+    AUTO_FREE char **sets = NULL;
     int count = 0;
     MoecCompiler *compiler = open_spec(import, &sets, &count);
     Model *model = compiler ? model_describe(compiler, &shape) : NULL;
@@ -143,6 +136,5 @@ bool torch_folder_read(const TorchImport *import) {
     model_close(model);
     if (compiler) moec_close(compiler);
     for (int i = 0; i < count; i++) free(sets[i]);
-    free(sets);
     return good;
 }

@@ -68,9 +68,8 @@ int command_tensors(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    char *path = tensor_path(operand);
+    AUTO_FREE char *path = tensor_path(operand);
     Shards *shards = shards_open(path);
-    free(path);
     if (!shards) return EXIT_INPUT;
     if (json)
         print_tensors_json(shards);

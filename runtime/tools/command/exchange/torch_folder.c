@@ -14,15 +14,13 @@
 #include "training/checkpoint.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Releases `object`. */
 static bool write_json(const char *folder, const char *name, json_t *object) {
-    char *text = memory_append(json_write(object, JSON_INDENT(2)), "\n");
+    AUTO_FREE char *text = memory_append(json_write(object, JSON_INDENT(2)), "\n");
     bool good = folder_write_text(folder, name, text);
-    free(text);
     json_decref(object);
     return good;
 }
@@ -37,27 +35,20 @@ static bool write_python(const char *folder, const char *part, const char *model
 
 static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
     const char *model = moec_model(folder->compiler), *name = torch->class_name;
-    char *configuration = memory_format("configuration_%s.%sConfig", model, name),
-         *modeling = memory_format("modeling_%s.%sForCausalLM", model, name),
-         *architecture = memory_format("%sForCausalLM", name);
-    json_t *config =
+    AUTO_FREE char *configuration = memory_format("configuration_%s.%sConfig", model, name),
+                   *modeling = memory_format("modeling_%s.%sForCausalLM", model, name),
+                   *architecture = memory_format("%sForCausalLM", name);
+    json_auto_t *config =
         json_make("{s:[s], s:{s:s, s:s}, s:s, s:I, s:I, s:s, s:b, s:s}", "architectures",
                   architecture, "auto_map", "AutoConfig", configuration, "AutoModelForCausalLM",
                   modeling, "model_type", model, "vocab_size", (json_int_t)torch->vocabulary,
                   "max_position_embeddings", (json_int_t)torch->context, "dtype", "float32",
                   "use_cache", torch->hindrance == NULL, "moec_version", MOEC_VERSION);
-    char *text = json_write(config, JSON_INDENT(2));
+    AUTO_FREE char *text = json_write(config, JSON_INDENT(2));
     /* Without the last brace; the options are JSON with the shortest numbers. */
-    char *whole =
+    AUTO_FREE char *whole =
         memory_format("%.*s,\n  \"options\": %s\n}\n", (int)strlen(text) - 2, text, torch->options);
-    bool good = folder_write_text(folder->out, "config.json", whole);
-    json_decref(config);
-    free(text);
-    free(whole);
-    free(configuration);
-    free(modeling);
-    free(architecture);
-    return good;
+    return folder_write_text(folder->out, "config.json", whole);
 }
 
 static bool has_entry(const TensorEntry *entries, int count, const char *name, size_t length) {
@@ -101,12 +92,11 @@ char **torch_names(const TensorEntry *entries, int count) {
 }
 
 static void rename_entries(TensorEntry *entries, int count) {
-    char **names = torch_names(entries, count);
+    AUTO_FREE char **names = torch_names(entries, count);
     for (int i = 0; i < count; i++) {
         free(entries[i].name);
         entries[i].name = names[i];
     }
-    free(names);
 }
 
 /* The weights of the run, or initial ones. Both programs read the names; the library also needs the
@@ -115,20 +105,15 @@ static bool write_named_weights(const TorchFolder *folder, Model *model) {
     uint64_t seed = (uint64_t)moec_option_number(folder->compiler, "train.seed", 1);
     model_initialise(model, seed);
     if (folder->file && !model_read(model, folder->file, false)) return false;
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     int count;
     TensorEntry *entries = model_entries(model, false, notes, &count);
-    if (!entries) {
-        json_decref(notes);
-        return false;
-    }
+    if (!entries) return false;
     rename_entries(entries, count);
     json_object_set_new(notes, "format", json_text("pt"));
-    char *path = path_join(folder->out, "model.safetensors");
+    AUTO_FREE char *path = path_join(folder->out, "model.safetensors");
     bool good = safetensors_write(path, entries, count, notes);
-    free(path);
     entries_free(entries, count);
-    json_decref(notes);
     return good;
 }
 
@@ -136,13 +121,13 @@ static bool write_named_weights(const TorchFolder *folder, Model *model) {
 static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
     const char *model = moec_model(folder->compiler);
     long step = folder->file ? checkpoint_step(folder->file) : 0;
-    char *origin = step > 0
-                       ? memory_format("The weights are those of training step %ld.", step)
-                       : memory_format("**The weights are random: this model is not trained.**");
-    char *decodes = torch->hindrance
-                        ? memory_format("The model cannot generate text: %s.", torch->hindrance)
-                        : memory_format("`model.generate(%s)` generates text.", torch->arguments);
-    char *text = memory_format(
+    AUTO_FREE char *origin =
+        step > 0 ? memory_format("The weights are those of training step %ld.", step)
+                 : memory_format("**The weights are random: this model is not trained.**");
+    AUTO_FREE char *decodes =
+        torch->hindrance ? memory_format("The model cannot generate text: %s.", torch->hindrance)
+                         : memory_format("`model.generate(%s)` generates text.", torch->arguments);
+    AUTO_FREE char *text = memory_format(
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# %s\n\n"
         "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
         "```python\nfrom transformers import AutoModelForCausalLM\n\n"
@@ -153,11 +138,7 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
         "## Size and cost\n\n```\n%s```\n",
         model, MOEC_VERSION, folder->operand, origin, decodes, model,
         moec_cost_text(folder->compiler));
-    bool good = folder_write_text(folder->out, "README.md", text);
-    free(text);
-    free(origin);
-    free(decodes);
-    return good;
+    return folder_write_text(folder->out, "README.md", text);
 }
 
 static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model *model) {

@@ -116,7 +116,7 @@ static char *weights_text(const FreestandingFolder *folder) {
                       "} moec_floats MODEL_WEIGHTS%s\n",
                       scope, program->floats, program->floats, floats);
     if (!freestanding_rounded_bytes(program)) return first;
-    char *arrays = memory_format("%s", "");
+    AUTO_FREE char *arrays = memory_format("%s", "");
     for (int i = 0; i < MOEC_STORED_ARRAYS; i++) {
         const MoecStoredArray *one = &program->copies[i];
         if (one->elements)
@@ -125,7 +125,6 @@ static char *weights_text(const FreestandingFolder *folder) {
     }
     char *both = memory_format("%s%s const struct {\n%s} moec_rounded MODEL_WEIGHTS%s\n", first,
                                scope, arrays, rest);
-    free(arrays);
     free(first);
     return both;
 }
@@ -142,10 +141,10 @@ bool freestanding_write(const FreestandingFolder *folder) {
     const MoecFreestanding *program = folder->program;
     const char *texts[HEADERS + 1] = {NULL};
     for (int i = 0; i < HEADERS; i++) texts[i] = freestanding_template(headers[i]);
-    char *weights = weights_text(folder),
-         *own = memory_format("%s%s%s", weights, program->text,
-                              freestanding_template("plain_model.c"));
-    char *support = amalgamate(texts, own), *memory = memory_text(program, " *     ");
+    AUTO_FREE char *weights = weights_text(folder),
+                   *own = memory_format("%s%s%s", weights, program->text,
+                                        freestanding_template("plain_model.c"));
+    AUTO_FREE char *support = amalgamate(texts, own), *memory = memory_text(program, " *     ");
     char *numbers[5] = {memory_format("%ld", program->vocabulary),
                         memory_format("%ld", program->context),
                         memory_format("%zu", at_least_one(program->cache_bytes)),
@@ -170,13 +169,8 @@ bool freestanding_write(const FreestandingFolder *folder) {
                       write_filled(folder, "model.c", "plain_model.c", marks) &&
                       write_filled(folder, "example.c", "example.c", marks) &&
                       write_filled(folder, "README.md", "plain.md", marks);
-    char *printed = memory_text(program, "  ");
+    AUTO_FREE char *printed = memory_text(program, "  ");
     if (good) line_message("%s", printed);
-    free(printed);
     for (int i = 0; i < 5; i++) free(numbers[i]);
-    free(memory);
-    free(support);
-    free(own);
-    free(weights);
     return good;
 }

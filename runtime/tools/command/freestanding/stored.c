@@ -18,11 +18,9 @@ typedef struct Output {
 } Output;
 
 static bool open_output(Output *output, const char *folder, const char *name, bool text) {
-    char *path = path_join(folder, name);
+    AUTO_FREE char *path = path_join(folder, name);
     *output = (Output){.text = text};
-    const bool good = aside_open(&output->aside, path, false);
-    free(path);
-    return good;
+    return aside_open(&output->aside, path, false);
 }
 
 static void output_text(Output *output, const char *text) {
@@ -208,11 +206,10 @@ static void put_all_rounded(Output *output, const FreestandingFolder *folder, co
 
 /* An array in a part of weights.bin. */
 static void add_included_array(Text *text, const char *name, size_t from, size_t bytes) {
-    char *lines = memory_format(
+    AUTO_FREE char *lines = memory_format(
         "    .balign 16\n    .global %s\n%s:\n    .incbin \"weights.bin\", %zu, %zu\n", name, name,
         from, bytes);
     text_append(text, lines, strlen(lines));
-    free(lines);
 }
 
 /* The assembler's file: both arrays. */
@@ -225,14 +222,12 @@ static bool write_assembly(const FreestandingFolder *folder, size_t floats, size
         "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
     static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
                                "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
-    Text text = {0};
+    AUTO_TEXT Text text = {0};
     text_append(&text, head, strlen(head));
     add_included_array(&text, "moec_floats", 0, floats);
     if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);
     text_append(&text, tail, strlen(tail));
-    const bool good = folder_write(folder->out, "weights.S", text.bytes, text.length);
-    text_free(&text);
-    return good;
+    return folder_write(folder->out, "weights.S", text.bytes, text.length);
 }
 
 bool stored_check(const FreestandingFolder *folder) {
@@ -264,12 +259,10 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
 
 bool stored_write(const FreestandingFolder *folder) {
     const MoecTable *table = folder->model->table;
-    void *rounded = NULL;
+    AUTO_FREE void *rounded = NULL;
     if (freestanding_rounded_bytes(folder->program)) {
         rounded = memory_new(rounded_bytes(table));
         table->round(NULL, folder->model->weights, rounded);
     }
-    const bool good = write_stored(folder, rounded);
-    free(rounded);
-    return good;
+    return write_stored(folder, rounded);
 }

@@ -7,7 +7,6 @@
 #include "model/model.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,8 +27,8 @@ static bool compile_page(const FreestandingFolder *folder, size_t rounded_bytes)
     const char *const names[] = {"web.c", "model.c", "lexicon.c", "model.wasm", "build.log"};
     char *paths[5];
     for (int i = 0; i < 5; i++) paths[i] = path_join(folder->out, names[i]);
-    char *first = memory_format("-DMODEL_FLOAT_BYTES=%zu", floats);
-    char *second = memory_format("-DMODEL_ROUNDED_BYTES=%zu", rounded_bytes);
+    AUTO_FREE char *first = memory_format("-DMODEL_FLOAT_BYTES=%zu", floats);
+    AUTO_FREE char *second = memory_format("-DMODEL_ROUNDED_BYTES=%zu", rounded_bytes);
     const char *words[] = {"clang",
                            "--target=wasm32-wasi",
                            "-mexec-model=reactor",
@@ -51,8 +50,6 @@ static bool compile_page(const FreestandingFolder *folder, size_t rounded_bytes)
     const bool good = !why || compiler_failed(paths[4], why);
     if (good) unlink(paths[4]);
     for (int i = 0; i < 5; i++) free(paths[i]);
-    free(first);
-    free(second);
     return good;
 }
 

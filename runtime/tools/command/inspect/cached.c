@@ -63,12 +63,11 @@ static bool open_cached_model(CachedState *state) {
 /* The tokens of one position of every sequence. */
 static void set_position(const CachedState *state, long position) {
     const DecodedInput *input = state->input;
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)input->batch);
+    AUTO_FREE int32_t *tokens = memory_new(sizeof *tokens * (size_t)input->batch);
     for (long b = 0; b < input->batch; b++)
         tokens[b] = input->windows[b * (input->context + 1) + position];
     call_set_tokens(state->call, tokens, -1);
     call_set_scalar(state->call, MOEC_SCALAR_POSITION, (double)position);
-    free(tokens);
 }
 
 /* Room for the values of all caches, under the names of the spec. */
@@ -168,10 +167,9 @@ static bool decode_interpreted(CachedState *state) {
         for (int j = 0; j < count; j++) {
             if (strcmp(state->named[i].stored.name, named[j].stored.name) != 0) continue;
             const size_t size = tensor_count(&state->tensors[i]);
-            double *wide = memory_new(sizeof *wide * (size + 1));
+            AUTO_FREE double *wide = memory_new(sizeof *wide * (size + 1));
             moec_interpreter_get(interpreter, named[j].reference, wide, size);
             for (size_t k = 0; k < size; k++) cached_values(state, i)[k] = (float)wide[k];
-            free(wide);
         }
     moec_interpreter_free(interpreter);
     return !problem || error_message(NULL, "%s", problem);
@@ -226,7 +224,7 @@ bool cached_show(const DecodedInput *input, const TextList *names, ShownList *li
 
 void cached_list(const DecodedInput *input) {
     const GraphShape shape = cached_shape(input);
-    MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
     MoecProgram *program = compiler && !moec_refines(compiler)
                                ? moec_compile(compiler, MOEC_DECODE, shape.batch, shape.context, 1)
                                : NULL;
@@ -237,5 +235,4 @@ void cached_list(const DecodedInput *input) {
         if (caches[i].spec.file) printf("  %s:%d", caches[i].spec.file, caches[i].spec.line);
         puts("");
     }
-    moec_close(compiler);
 }

@@ -241,10 +241,9 @@ static bool show_all(Inspection *inspection, const Call *call) {
     public_free(outputs, count);
     for (int i = 0; i < model->parameter_count && good && inspection->graded.count; i++) {
         PublicTensor one = model->parameters[i];
-        char *name = memory_format("%s%s", gradient_mark, one.name);
+        AUTO_FREE char *name = memory_format("%s%s", gradient_mark, one.name);
         one.name = name;
         good = show_tensor(inspection, &one, model->gradients + one.offset / sizeof(float));
-        free(name);
     }
     return good && every_gradient_shown(inspection);
 }

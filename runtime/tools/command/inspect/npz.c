@@ -74,7 +74,7 @@ static void add_fields(Archive *archive, const Archive *array, size_t name_lengt
 
 static void add_zip_entry(Archive *archive, Archive *directory, const ShownTensor *tensor) {
     Archive array = array_of(tensor);
-    char *name = memory_format("%s.npy", tensor->name);
+    AUTO_FREE char *name = memory_format("%s.npy", tensor->name);
     const size_t start = archive->length, length = strlen(name);
     zip_bytes(archive, "PK\x03\x04", 4);
     add_fields(archive, &array, length);
@@ -87,7 +87,6 @@ static void add_zip_entry(Archive *archive, Archive *directory, const ShownTenso
     zip_number(directory, 0, 2);
     zip_number(directory, start, 4);
     zip_bytes(directory, name, length);
-    free(name);
     free(array.bytes);
 }
 

@@ -169,7 +169,7 @@ json_t *shown_json(const ShownList *list, bool with_values) {
     for (int i = 0; i < list->count; i++) {
         const ShownTensor *tensor = &list->items[i];
         const Statistics found = statistics_of(tensor);
-        json_t *values = json_array();
+        json_auto_t *values = json_array();
         json_t *object =
             json_make("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:I}", "name", tensor->name, "axes",
                       tensor->axes, "shape", json_integers(tensor->shape, tensor->rank), "mean",
@@ -182,7 +182,6 @@ json_t *shown_json(const ShownList *list, bool with_values) {
         for (size_t k = 0; with_values && k < tensor->count; k++)
             json_array_append_new(values, json_number((double)tensor->values[k]));
         if (with_values) json_object_set(object, "values", values);
-        json_decref(values);
         json_array_append_new(array, object);
     }
     return array;

@@ -49,9 +49,8 @@ int arguments_wrong(const Command *command, const char *help, const char *format
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    char *example = memory_format("for example: moec %s", command->examples[0]);
+    AUTO_FREE char *example = memory_format("for example: moec %s", command->examples[0]);
     error_message(help ? help : example, "%s", message);
-    free(example);
     fprintf(stderr, "usage: moec %s %s\n", command->name, command->forms);
     return EXIT_USAGE;
 }
@@ -182,8 +181,8 @@ static char *listed(const char *argument) {
 
 static int wrong_value(const Reading *reading, const Option *option, const char *text) {
     bool choice = strchr(option->argument, '|') != NULL;
-    char *near = choice ? near_value(option->argument, text) : NULL,
-         *values = choice ? listed(option->argument) : NULL;
+    AUTO_FREE char *near = choice ? near_value(option->argument, text) : NULL,
+                   *values = choice ? listed(option->argument) : NULL;
     const OptionKind kind =
         option->kind == OPTION_SETTING ? ((const FlagSetting *)option->value)->kind : option->kind;
     int code;
@@ -198,8 +197,6 @@ static int wrong_value(const Reading *reading, const Option *option, const char 
                                : kind == OPTION_NUMBER ? "a number"
                                                        : option->argument,
                                text);
-    free(near);
-    free(values);
     return code;
 }
 
@@ -217,20 +214,19 @@ static void print_renamed(const Command *command) {
         note_message("command '%s' is now '%s'; the old name will be removed in version 0.4",
                      old_command, command->name);
     if (!old_names.count) return;
-    char *text = memory_format("%s", "");
+    AUTO_FREE char *text = memory_format("%s", "");
     for (int i = 0; i < old_names.count; i++)
         text = memory_append(text, "%s'%s' is now '%s'", i ? ", " : "", old_names.items[i],
                              new_names.items[i]);
     note_message("flag %s; the old name%s will be removed in version 0.4", text,
                  old_names.count > 1 ? "s" : "");
-    free(text);
 }
 
 /* "did you mean --steps?", or the list of options. */
 static int unknown_option(const Reading *reading, const char *text) {
     const char *names[TABLE_LIMIT];
     int count = 0;
-    char *name = memory_format("%.*s", (int)strcspn(text, "="), text);
+    AUTO_FREE char *name = memory_format("%.*s", (int)strcspn(text, "="), text);
     for (const Option *option = reading->table; option->kind != OPTION_END; option++)
         if (option->kind != OPTION_GROUP) names[count++] = option->name;
     const char *theirs = flag_of_others(name),
@@ -238,14 +234,12 @@ static int unknown_option(const Reading *reading, const char *text) {
                            ? theirs
                            : moec_nearest(name, names, count);
     char letter = near ? flag_letter(near) : 0;
-    char *help = !near ? memory_format("moec %s --help lists the options", reading->command->name)
-                 : letter ? memory_format("did you mean -%c, %s?", letter, near)
-                          : memory_format("did you mean %s?", near);
-    int code = arguments_wrong(reading->command, help, "unknown option %s of moec %s", name,
-                               reading->command->name);
-    free(help);
-    free(name);
-    return code;
+    AUTO_FREE char *help =
+        !near    ? memory_format("moec %s --help lists the options", reading->command->name)
+        : letter ? memory_format("did you mean -%c, %s?", letter, near)
+                 : memory_format("did you mean %s?", near);
+    return arguments_wrong(reading->command, help, "unknown option %s of moec %s", name,
+                           reading->command->name);
 }
 
 static const Option *with_letter(const Reading *reading, char letter) {

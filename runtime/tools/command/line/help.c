@@ -95,9 +95,8 @@ static void print_help_options(const Option *options) {
         }
         if (!headed) printf("\noptions:\n");
         headed = true;
-        char *left = help_flag(option);
+        AUTO_FREE char *left = help_flag(option);
         print_row(left, option->help);
-        free(left);
     }
 }
 
@@ -110,10 +109,9 @@ void help_print(const Command *command, const Option *options) {
     print_help_options(options);
     printf("\nexamples:\n");
     for (int i = 0; i < 2 && command->examples[i]; i++) printf("  moec %s\n", command->examples[i]);
-    char *codes = help_exit_codes(command);
+    AUTO_FREE char *codes = help_exit_codes(command);
     printf("\nexit codes:\n  ");
     print_wrapped(codes, 2);
-    free(codes);
 }
 
 static void print_group(FILE *file, const Command *first, int count) {

@@ -32,13 +32,12 @@ static void print_code(const char *text) {
 }
 
 static void print_option_row(const Option *option) {
-    char *flag = help_flag(option);
+    AUTO_FREE char *flag = help_flag(option);
     printf("| ");
     print_code(flag + strspn(flag, " "));
     printf(" | ");
     print_cell(option->help);
     printf(" |\n");
-    free(flag);
 }
 
 /* Common options are described once, before the commands. */
@@ -179,7 +178,8 @@ static void print_title(const char *name, const char *summary) {
 
 static void print_page(const Command *command, const Option *options, void *data) {
     (void)data;
-    char *name = memory_format("moec-%s", command->name), *codes = help_exit_codes(command);
+    AUTO_FREE char *name = memory_format("moec-%s", command->name),
+                   *codes = help_exit_codes(command);
     char names[OPERAND_LIMIT][OPERAND_BYTES];
     int count = help_operands(command, names);
     print_title(name, command->summary);
@@ -194,9 +194,8 @@ static void print_page(const Command *command, const Option *options, void *data
             printf(".SS %s\n", options->name);
             continue;
         }
-        char *flag = help_flag(options);
+        AUTO_FREE char *flag = help_flag(options);
         print_roff_pair(flag + strspn(flag, " "), options->help);
-        free(flag);
     }
     printf(".SH EXAMPLES\n.nf\n");
     for (int i = 0; i < 2; i++) {
@@ -207,8 +206,6 @@ static void print_page(const Command *command, const Option *options, void *data
     printf(".fi\n.SH EXIT STATUS\n");
     print_roff(codes);
     printf("\n.SH SEE ALSO\n.BR moec (1)\n");
-    free(name);
-    free(codes);
 }
 
 static int print_overview_page(CommandList all) {
@@ -217,9 +214,8 @@ static int print_overview_page(CommandList all) {
     print_title("moec", "compiler and runtime for sequence models");
     printf(".SH SYNOPSIS\n.B moec\n.I COMMAND\n[options]\n.SH COMMANDS\n");
     for (int i = 0; i < all.count && all.rows[i].group; i++) {
-        char *page = memory_format("moec-%s(1)", all.rows[i].name);
+        AUTO_FREE char *page = memory_format("moec-%s(1)", all.rows[i].name);
         print_roff_pair(page, all.rows[i].summary);
-        free(page);
     }
     printf(".SH EXIT STATUS\n0 success; 1 invalid input, failed verification or diverged training; "
            "2 usage error; 130 or 143 after SIGINT or SIGTERM\n.SH ENVIRONMENT\n");
@@ -237,27 +233,25 @@ static void print_names(const char *const *names, int count) {
 /* Models and experiments of a file. */
 static int print_models(const char *file) {
     const TextList sets = {0};
-    MoecCompiler *compiler = spec_open_quietly(file, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(file, &sets);
     int count;
     if (!compiler) return EXIT_INPUT;
     const char *const *models = moec_models(compiler, &count);
     print_names(models, count);
     const char *const *experiments = moec_experiments(compiler, &count);
     print_names(experiments, count);
-    moec_close(compiler);
     return 0;
 }
 
 /* Paths of the options of a model. */
 static int print_page_options(const char *operand) {
     const TextList sets = {0};
-    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(operand, &sets);
     const char *text = compiler && !moec_failed(compiler) ? moec_options_json(compiler) : NULL;
     json_t *options = json_loads(text ? text : "{}", 0, NULL), *value;
     const char *path;
     json_object_foreach(options, path, value) puts(path);
     json_decref(options);
-    moec_close(compiler);
     return text ? 0 : EXIT_INPUT;
 }
 

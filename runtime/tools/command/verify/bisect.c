@@ -81,20 +81,18 @@ static void note_equation(Comparison *comparison) {
 void bisect_outputs(Comparison *comparison, const Call *call) {
     int count;
     PublicTensor *outputs = public_tensors(call->graph->outputs, call->graph->output_count, &count);
-    OrderedOutput *list = ordered_outputs(call, outputs, count);
+    AUTO_FREE OrderedOutput *list = ordered_outputs(call, outputs, count);
     comparison->scale = 1e-3;
     for (int i = 0; i < count && !*comparison->first.worst.name; i++) {
         const PublicTensor *tensor = list[i].tensor;
-        char *of = memory_format("output:%s", tensor->name);
+        AUTO_FREE char *of = memory_format("output:%s", tensor->name);
         const float *values = call->outputs[list[i].slot] + list[i].iteration * tensor->count;
         const Sample sample = {tensor->name, of, tensor->count, tensor->count, values};
         if (verify_differs(comparison, OUTPUTS, &sample, &comparison->first.worst)) {
             note_element(comparison, &sample, tensor);
             note_equation(comparison);
         }
-        free(of);
     }
-    free(list);
     public_free(outputs, count);
 }
 

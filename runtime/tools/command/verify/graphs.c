@@ -93,7 +93,7 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
     if (!call) return !graph || slot < 0;
     const MoecTensor *logits = &whole->graph->outputs[slot];
     size_t wide = (size_t)logits->shape[logits->rank - 1];
-    float *given = memory_new(sizeof *given * wide * (size_t)comparison->context);
+    AUTO_FREE float *given = memory_new(sizeof *given * wide * (size_t)comparison->context);
     bool good = true;
     for (long i = 0; i < comparison->context && good; i++) {
         set_step(call, tokens, i);
@@ -108,7 +108,6 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
         verify_judge(comparison, DECODING,
                      &(Sample){"logits, token by token", "output:logits",
                                wide * (size_t)comparison->context, tensor_count(logits), given});
-    free(given);
     call_close(call);
     return good;
 }
@@ -123,15 +122,14 @@ static const int32_t *tokens_of(const Call *call) {
 /* Of fewer tokens fewer selections are made, all of which have to be clear. */
 static bool selections_unclear(const Comparison *comparison) {
     const long batch = comparison->shape.batch, context = comparison->context;
-    char *help = memory_format("try another --seed, or fewer tokens: -b 1 -c %ld",
-                               batch > 1 && context <= 12 ? context
-                               : context > 24             ? 12
-                                                          : (context + 1) / 2);
+    AUTO_FREE char *help = memory_format("try another --seed, or fewer tokens: -b 1 -c %ld",
+                                         batch > 1 && context <= 12 ? context
+                                         : context > 24             ? 12
+                                                                    : (context + 1) / 2);
     error_message(help,
                   "with each of %d seeds, some selection depends on rounding at batch %ld, "
                   "context %ld",
                   SEEDS, batch, context);
-    free(help);
     return false;
 }
 

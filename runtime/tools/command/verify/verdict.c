@@ -27,17 +27,15 @@ static double square_of(const double *values, size_t count) {
 
 /* Squared norm of the deviation of another interpreter run. */
 static double square_off(MoecInterpreter *interpreter, const Sample *sample, const double *exact) {
-    double *other = memory_new(sizeof *other * (sample->whole + 1));
+    AUTO_FREE double *other = memory_new(sizeof *other * (sample->whole + 1));
     moec_interpreter_get(interpreter, sample->of, other, sample->whole);
     for (size_t i = 0; i < sample->count; i++) other[i] -= exact[i];
-    double square = square_of(other, sample->count);
-    free(other);
-    return square;
+    return square_of(other, sample->count);
 }
 
 bool verify_measure(const Comparison *comparison, const Sample *sample, Squares *squares) {
-    double *exact = memory_new(sizeof *exact * (sample->whole + 1)),
-           *other = memory_new(sizeof *other * (sample->whole + 1));
+    AUTO_FREE double *exact = memory_new(sizeof *exact * (sample->whole + 1)),
+                     *other = memory_new(sizeof *other * (sample->whole + 1));
     bool there = moec_interpreter_get(comparison->exact, sample->of, exact, sample->whole);
     *squares = (Squares){.exact = there ? square_of(exact, sample->count) : 0,
                          .many = sample->count >= MANY};
@@ -49,8 +47,6 @@ bool verify_measure(const Comparison *comparison, const Sample *sample, Squares 
     for (size_t i = 0; there && i < sample->count; i++)
         other[i] = (double)sample->given[i] - exact[i];
     if (there) squares->given = square_of(other, sample->count);
-    free(exact);
-    free(other);
     return there;
 }
 
@@ -155,10 +151,9 @@ void verify_judge_outputs(Comparison *comparison, const Call *call) {
     for (int i = 0; i < call->graph->output_count; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        char *of = memory_format("output:%s", output->name);
+        AUTO_FREE char *of = memory_format("output:%s", output->name);
         verify_judge(comparison, OUTPUTS,
                      &(Sample){output->name, of, count, count, call->outputs[i]});
-        free(of);
     }
 }
 
@@ -170,7 +165,7 @@ static bool measure_gradients(Comparison *comparison, Squares *each, Squares *al
     comparison->scale = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        char *name = memory_format("gradient:%s", one->name);
+        AUTO_FREE char *name = memory_format("gradient:%s", one->name);
         const Sample sample = {name, name, one->count, one->count,
                                model->gradients + one->offset / sizeof(float)};
         verify_measure(comparison, &sample, &each[i]);
@@ -179,7 +174,6 @@ static bool measure_gradients(Comparison *comparison, Squares *each, Squares *al
         all->exact += each[i].exact, all->given += each[i].given;
         for (int way = 0; way < WAYS; way++) all->round[way] += each[i].round[way];
         for (int k = 0; k < NOISES; k++) all->noise[k] += each[i].noise[k];
-        free(name);
     }
     for (int i = 0; i < model->parameter_count; i++)
         off |= verify_is_off(comparison, GRADIENTS, &each[i]);

@@ -49,9 +49,8 @@ typedef struct VerifyOptions {
 /* The graphs that this model has: a loss to train, steps to decode, inputs to refine. */
 static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
     const char *bytes = moec_cost_json(comparison->compiler);
-    json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
+    json_auto_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
     bool decodes = json_is_true(json_object_get(json_object_get(cost, "decoding"), "derived"));
-    json_decref(cost);
     const long batch = comparison->shape.batch, context = comparison->context;
     int count = 0;
     graphs[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
@@ -66,7 +65,7 @@ static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
 
 /* The forms of these graphs, from programs compiled once more. */
 static bool note_forms(Comparison *comparison, const GraphShape *graphs, int count) {
-    MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
     int forms;
     moec_form_names(comparison->compiler, &forms);
     for (int i = 0; compiler && i < count; i++)
@@ -78,9 +77,7 @@ static bool note_forms(Comparison *comparison, const GraphShape *graphs, int cou
         const bool *has = program ? moec_forms(compiler, program) : NULL;
         for (int form = 0; has && form < forms; form++) comparison->forms[form] |= has[form];
     }
-    bool good = compiler && reports_good(compiler);
-    moec_close(compiler);
-    return good;
+    return compiler && reports_good(compiler);
 }
 
 static void add_variants(Comparison *comparison, const Engine *engine) {
@@ -133,7 +130,7 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
     comparison->context = comparison->shape.context;
     comparison->rounded = moec_rounded(comparison->compiler);
     if (comparison->bisect) verify_observe(comparison, comparison->compiler);
-    char *problem = NULL, *help = NULL;
+    AUTO_FREE char *problem = NULL, *help = NULL;
     bool fits = verify_fits(comparison, &problem, &help), good = fits;
     if (fits)
         good = compare_all(comparison, seed);
@@ -146,8 +143,6 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
         verify_print(comparison, json);
         good = verify_agrees(comparison);
     }
-    free(problem);
-    free(help);
     free(comparison->undecided);
     free(comparison->states);
     free(comparison->forms);
@@ -174,11 +169,8 @@ static VerifyShape own_shape(const VerifyOptions *options, MoecCompiler *compile
 
 static bool compare(const VerifyOptions *options, Device *device, json_t *json) {
     VerifyShape shapes[SHAPE_LIMIT];
-    MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
-    if (!compiler || !reports_good(compiler)) {
-        moec_close(compiler);
-        return false;
-    }
+    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
+    if (!compiler || !reports_good(compiler)) return false;
     if (options->mesh) {
         const Comparison comparison = {.operand = options->operand,
                                        .sets = &options->sets,
@@ -186,9 +178,7 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
                                        .compiler = compiler,
                                        .seconds = OWN_SECONDS,
                                        .rounded = true};
-        const bool agrees = verify_mesh(&comparison, options->mesh, options->seed, json);
-        moec_close(compiler);
-        return agrees;
+        return verify_mesh(&comparison, options->mesh, options->seed, json);
     }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
@@ -206,7 +196,6 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         if (options->forms) comparison.forms = memory_new(sizeof(bool) * (size_t)forms);
         good &= compare_shape(&comparison, options->seed, json);
     }
-    moec_close(compiler);
     return good;
 }
 
@@ -228,13 +217,12 @@ static int verify_against(const VerifyOptions *options) {
                                     .context = options->context,
                                     .seed = options->seed,
                                     .sets = &options->sets};
-    json_t *json = options->json ? json_object() : NULL;
+    json_auto_t *json = options->json ? json_object() : NULL;
     const bool good = against_compare(&against, json);
     if (json_object_size(json)) {
         json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         puts("");
     }
-    json_decref(json);
     return good ? 0 : EXIT_INPUT;
 }
 
@@ -294,10 +282,9 @@ int command_verify(const Command *command, int argc, char **argv) {
     if (options.against) return verify_against(&options);
     externs_compare_again();
     Device *device = device_open(options.device);
-    json_t *json = options.json ? json_array() : NULL;
+    json_auto_t *json = options.json ? json_array() : NULL;
     bool good = device && compare(&options, device, json);
     if (options.json) print_json(&options, json);
-    json_decref(json);
     device_close(device);
     return good ? 0 : EXIT_INPUT;
 }

@@ -3,6 +3,7 @@
 #include "verify.h"
 
 #include "abi/json_make.h"
+#include "base/memory.h"
 #include "base/message.h"
 
 #include <stdio.h>
@@ -29,15 +30,13 @@ static bool print_graph(const char *name, const MoecMeshReport *report, json_t *
 
 /* Whether the interpreter can run the global program and those of the processes; else an error. */
 static bool mesh_has_room(const Comparison *comparison) {
-    char *problem = NULL, *help = NULL;
+    AUTO_FREE char *problem = NULL, *help = NULL;
     const bool fits = verify_fits(comparison, &problem, &help);
     if (!fits)
         error_message(
             "use a shorter context, -c N, or a smaller model, --set layers=2 --set dim=64",
             "the mesh with batch %ld, context %ld %s", comparison->shape.batch,
             comparison->shape.context, problem);
-    free(problem);
-    free(help);
     return fits;
 }
 
