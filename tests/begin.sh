@@ -18,12 +18,14 @@ wrong() {
 }
 
 # fails TEXT COMMAND...: the command ends with 1, prints TEXT, and creates no folder `nowhere`.
-fails() {
-    text=$1
-    shift
-    code=0
+fails() { refuses 1 "$@"; }
+# misused TEXT COMMAND...: the same with exit code 2.
+misused() { refuses 2 "$@"; }
+refuses() {
+    due=$1 text=$2 code=0
+    shift 2
     "$@" >out 2>&1 || code=$?
-    [ $code = 1 ] || wrong "exit code $code instead of 1: $*: $(cat out)"
+    [ $code = "$due" ] || wrong "exit code $code instead of $due: $*: $(cat out)"
     grep -qF -- "$text" out || wrong "the message lacks '$text': $(cat out)"
     [ ! -e nowhere ] || wrong "output was written: $(ls nowhere)"
 }

@@ -43,7 +43,7 @@ planted tests/planted.sh
 new_kernel tests/new_kernel.sh
 checks_fail tests/checks_fail.sh
 analyze tests/analyze.sh
-clang make -s -j2 CC=clang WERROR=1 BUILD=build/clang all units
+clang make -s -j2 CC=clang WERROR=1 BUILD=build/with_clang all units
 docs tests/docs.sh
 torch_models FULL=1 tests/transformers/torch_models.sh
 tsan tests/tsan.sh

@@ -202,6 +202,11 @@ bool folder_make(const char *path) {
     return folder_make_quietly(path) || folder_report(path);
 }
 
+bool folder_abandon(const char *path) {
+    rmdir(path);
+    return false;
+}
+
 static int is_visible(const struct dirent *entry) {
     return entry->d_name[0] != '.';
 }

@@ -52,6 +52,8 @@ bool file_is_folder(const char *path);
 uint64_t file_bytes(const char *path);
 /* Makes a folder and those above it; false after a message. */
 bool folder_make(const char *path);
+/* After a failure in a folder of folder_make: removes it if it is empty. Returns false. */
+bool folder_abandon(const char *path);
 /* The same without a message; errno has the reason. */
 bool folder_make_quietly(const char *path);
 /* False after a message that it cannot be created, for the reason in errno. */

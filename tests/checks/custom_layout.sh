@@ -136,4 +136,6 @@ SPEC
 moec init --force deep.moe:deep --out deep.safetensors
 fails "multipliers of the transfer of model 'deep' would be lost" moec export deep.safetensors --format llama --out nowhere
 fails "cannot find 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"
+printf 'use decoder\nmodel plain = decoder\n' >lib/plain.moe
+fails "lib/plain.moe has no layout" moec import published --layout lib/plain.moe --out nowhere
 exit 0

@@ -127,6 +127,13 @@ ends 0 "" moec fmt link.moe
 [ "$(stat -c %a loose.moe)" = 640 ] || wrong "fmt has changed the mode"
 grep -q 'dim = 8' loose.moe || wrong "fmt has not written through the link"
 
+# A disk without space for the weights: no folder remains.
+for command in "quantize run --type int8" "export run --format gguf" "export run --format gguf_moec" "export run --format llama" "emit run"; do
+    # shellcheck disable=SC2016,SC2086 # one argument per word
+    ends 1 "cannot write" sh -c 'ulimit -f 1 && trap "" XFSZ && exec "$@"' sh moec $command --out none
+    [ -e none ] || [ -e .none.moec-partial ] && wrong "moec $command leaves a folder: $(find none)"
+done
+
 # Output to a full disk, and closed streams.
 full() {
     "$@" >/dev/full 2>log

@@ -128,8 +128,8 @@ cmp packed_q8_0/model.gguf again_q8_0/model.gguf || wrong "the second round trip
 cmp packed_q4_k/model.gguf packed_q5_0/model.gguf > log 2>&1 && wrong "file_type of Q4_K is that of Q5_0"
 moec export m.safetensors --format gguf --type q4_k --out said > log
 grep -q '12 tensors in Q8_0 (2), F32 (3), Q5_0 (7)' log || wrong "the types are not listed: $(cat log)"
-fails "--type cannot be 'q3_k'" moec export m.safetensors --format gguf --type q3_k --out nowhere
-fails "applies to GGUF files only" moec export m.safetensors --format llama --type q8_0 --out nowhere
+misused "--type cannot be 'q3_k'" moec export m.safetensors --format gguf --type q3_k --out nowhere
+misused "applies to GGUF files only" moec export m.safetensors --format llama --type q8_0 --out nowhere
 
 # Damaged files. The numbers are byte offsets in the header.
 moec export m.safetensors --format gguf --out g > log
@@ -161,6 +161,7 @@ spoilt "not a multiple of general.alignment" $((name + 41)) '\001'
 spoilt "two tensors overlap" $((name + 41)) '\040'
 spoilt "empty, too long or contains a zero byte" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key occurs twice" "$(at llama.attention.key_length)" llama.attention.head_count
+spoilt "keys arch.* of config.json are the keys llama.* of bad.gguf" "$(at llama.block_count)" llama.block_counx
 spoilt "no layout supports general.architecture 'llamb'" $(($(at llama) + 4)) b
 
 file=gguf_long/model.gguf
@@ -211,7 +212,7 @@ moec generate elsewhere/own_run --prompt 'the hen' -n 8 --temperature 0 > one
 moec generate own_back --prompt 'the hen' -n 8 --temperature 0 | cmp - one || wrong "own: another text"
 moec export own_back --format gguf_moec --out own_again > log 2>&1 || wrong "own: $(cat log)"
 cmp own_file/model.gguf own_again/model.gguf || wrong "own: another file after a round trip"
-fails "--type does not apply to gguf_moec" moec export own_back --format gguf_moec --type q8_0 --out nowhere
+misused "--type does not apply to gguf_moec" moec export own_back --format gguf_moec --type q8_0 --out nowhere
 sed 's/moec\.spec/moec.spac/' own_file/model.gguf > damaged.gguf
 fails "it has no key moec.spec" moec import damaged.gguf --out nowhere
 sed 's/final_norm\.weight/final_nurm.weight/' own_file/model.gguf > damaged.gguf

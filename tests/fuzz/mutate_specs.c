@@ -190,8 +190,8 @@ static const char *const hostile_names[] = {"loss",
                                             "true",
                                             "sum",
                                             "elements",
-                                            "a_very_long_name_that_goes_on_and_on_and_on_and_on_"
-                                            "and_on_and_on_and_on_and_on_and_on_and_on_and_on"};
+                                            ("a_very_long_name_that_goes_on_and_on_and_on_and_on_"
+                                             "and_on_and_on_and_on_and_on_and_on_and_on_and_on")};
 static const char *const wraps[] = {"(%s + %s)",     "tanh(%s)",          "-%s",
                                     "(sum[d] %s)",   "softmax[s](%s)",    "%s[s]",
                                     "(%s) ^ 2",      "(%s * 0)",          "where(%s, 1, %s)",

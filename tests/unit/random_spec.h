@@ -98,8 +98,8 @@ static const char *const causal_sides[] = {
     "floor(A[s,f]) * 0.1 + relu2(B[s,f])",
     "look@lookN(A)[s,f] + B[s,f]",
     "A[s,(f * 2654435761 + s * 16777619) % size(f)] + B[s,f]",
-    "A[s,((f + K) * 1099511627776 + s) * 9007199254740881 % size(f)] + (s * 1000003 % 7) / 7 * "
-    "B[s,f]",
+    ("A[s,((f + K) * 1099511627776 + s) * 9007199254740881 % size(f)] + (s * 1000003 % 7) / 7 * "
+     "B[s,f]"),
 };
 
 /* The same for equations that cannot be decoded. */
@@ -157,8 +157,8 @@ static const char *const state_sides[] = {
 /* The same for a matrix M[f,r]: linear in it, corrected by its result, or nonlinear. */
 static const char *const matrix_sides[] = {
     "sigmoid(A[s,f]) * M[f,r] + tanh(B[s,f]) * e[r]",
-    "0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * "
-    "M[g,r]))",
+    ("0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * "
+     "M[g,r]))"),
     "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
 };
 
@@ -182,8 +182,8 @@ static const char *const linear_inputs[] = {
     "key[s,p,r] * sigmoid(B[s,0]) * (A[s,f] - (sum[r] key[s,p,r] * L[p,r,f]))",
     "0.4 * key[s,p,r] * A[s,f] - 0.4 * key[s,p,r] * (sum[r] e[r] * sigmoid(B[s,0]) * L[p,r,f])",
     "key[s,p,r] * A[s,f] - 0.4 * tanh(key[s,p,r] * e[r]) * (sum[r] key[s,p,r] * L[p,r,f])",
-    "e[r] * B[s,f] + key[s,p,r] * (0.3 * A[s,f] - sigmoid(B[s,0]) * (sum[r] key[s,p,r] * "
-    "L[p,r,f]))",
+    ("e[r] * B[s,f] + key[s,p,r] * (0.3 * A[s,f] - sigmoid(B[s,0]) * (sum[r] key[s,p,r] * "
+     "L[p,r,f]))"),
 };
 
 static const char *const linear_readers[] = {

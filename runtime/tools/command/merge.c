@@ -99,8 +99,9 @@ static bool write_merged(const Merging *merging, const char *path) {
                                    .files = safetensors_files(merging->file)};
     TrainState place = {0};
     const bool good = checkpoint_place(merging->file, &place) && folder_make(merging->out) &&
-                      checkpoint_write(path, merging->model, moec_bundle(merging->plain),
-                                       &companions, &place, false);
+                      (checkpoint_write(path, merging->model, moec_bundle(merging->plain),
+                                        &companions, &place, false) ||
+                       folder_abandon(merging->out));
     json_decref(companions.files);
     return good;
 }

@@ -123,19 +123,6 @@ static bool settle_int8(const Quantization *work) {
                                      "rounding to int8 changes rounded weights");
 }
 
-static bool check_quantize_options(const Quantization *work) {
-    if (!quantized_type(work->type))
-        return error_message("use ternary, int4 or int8", "--type cannot be '%s'", work->type);
-    if (work->head && strcmp(work->head, "f32") != 0 && strcmp(work->head, "bf16") != 0 &&
-        !quantized_type(work->head))
-        return error_message("use f32, bf16, int8, int4 or ternary", "--head-type cannot be '%s'",
-                             work->head);
-    if (work->data && strcmp(work->type, "int4") != 0)
-        return error_message("omit --data", "--data applies to int4 only");
-    return !checkpoint_within(work->out) ||
-           error_message("choose another --out", "%s already contains a run", work->out);
-}
-
 static bool open_floats(Quantization *work) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     work->file = checkpoint_open(work->run);
@@ -225,7 +212,8 @@ static bool write_quantized(Quantization *work, const char *path) {
     if (good)
         checkpoint_note(notes, moec_model(work->compiler), moec_bundle(work->compiler), &companions,
                         &place);
-    const bool written = good && safetensors_write(path, entries, count, notes);
+    const bool written =
+        good && (safetensors_write(path, entries, count, notes) || folder_abandon(work->out));
     for (int i = 0; i < count; i++) free(made[i]);
     entries_free(entries, count);
     json_decref(companions.files);
@@ -249,9 +237,9 @@ static void report_quantization(const Quantization *work, const char *path) {
 int command_quantize(const Command *command, int argc, char **argv) {
     Quantization work = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: ternary, int4 or int8"},
-        {OPTION_TEXT, "--head-type", "TYPE", &work.head,
-         "type of the output matrix: f32, bf16, int8, int4 or ternary (default: --type)"},
+        {OPTION_TEXT, "--type", "ternary|int4|int8", &work.type, "type of the weights"},
+        {OPTION_TEXT, "--head-type", "f32|bf16|int8|int4|ternary", &work.head,
+         "type of the output matrix (default: --type)"},
         {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
         {OPTION_TEXT, "--data", "DATA", &work.data,
          "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
@@ -262,9 +250,14 @@ int command_quantize(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!work.type || !work.out)
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");
+    if (work.data && strcmp(work.type, "int4") != 0)
+        return arguments_wrong(command, "omit --data", "--data applies to int4 only");
     AUTO_FREE char *path = path_join(work.out, "last.safetensors");
-    const bool good = check_quantize_options(&work) && open_floats(&work) && settle_int8(&work) &&
-                      (!work.data || calibrate_matrices(&work)) && write_quantized(&work, path);
+    const bool good =
+        (!checkpoint_within(work.out) ||
+         error_message("choose another --out", "%s already contains a run", work.out)) &&
+        open_floats(&work) && settle_int8(&work) && (!work.data || calibrate_matrices(&work)) &&
+        write_quantized(&work, path);
     if (good) report_quantization(&work, path);
     model_close(work.model);
     moec_close(work.compiler);

@@ -26,12 +26,12 @@ static void report_mismatch(FolderMatch *match, const char *what, const char *na
     if (match->wrong++ < LISTED) line_message("  %s  %s", what, name);
 }
 
-/* Prints the end of the list as an error. */
-static bool end_report(const FolderMatch *match, const char *remedy) {
+/* Prints the end of the list as an error. path: of the tensors. */
+static bool end_report(const FolderMatch *match, const char *path, const char *remedy) {
     if (!match->wrong) return true;
     if (match->wrong > LISTED)
         fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
-    return error_message(remedy, "%d tensor%s not match layout '%s'", match->wrong,
+    return error_message(remedy, "%s: %d tensor%s not match layout '%s'", path, match->wrong,
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
 
@@ -131,7 +131,7 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler
     check_used(&match, shards, used);
     free(used);
     conversion_drop_empty(conversion);
-    if (end_report(&match, remedy_import)) return conversion;
+    if (end_report(&match, shards->path, remedy_import)) return conversion;
     conversion_free(conversion);
     return NULL;
 }
@@ -158,7 +158,7 @@ Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);
     for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
-    if (end_report(&match,
+    if (end_report(&match, file->path,
                    "the model family has no such tensor: use a model without it, or a layout "
                    "that maps it"))
         return conversion;

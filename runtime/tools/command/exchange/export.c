@@ -183,8 +183,9 @@ static bool write_gguf(const Export *export) {
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
                       checkpoint_file(file, "chat_template.jinja"));
-    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
-                              checkpoint_file(file, "config.json"));
+    good = good && (gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
+                               checkpoint_file(file, "config.json")) ||
+                    folder_abandon(export->out));
     AUTO_FREE char *types =
         gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
@@ -198,23 +199,25 @@ static bool write_own(const Export *export) {
     int count;
     const bool good =
         (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
-        folder_make(export->out) && gguf_own_write(&own, path, &count, &types);
+        folder_make(export->out) &&
+        (gguf_own_write(&own, path, &count, &types) || folder_abandon(export->out));
     if (good) report_export(export, count, path, types, "moec import %s --out DIR");
     return good;
 }
 
-static bool check_type(Export *export) {
-    if (!export->type) return true;
+/* 0, or EXIT_USAGE after a message. */
+static int check_type(const Command *command, Export *export) {
+    if (!export->type) return 0;
     if (exports_own(export))
-        return error_message("omit --type", "--type does not apply to %s", GGUF_OWN);
+        return arguments_wrong(command, "omit --type", "--type does not apply to %s", GGUF_OWN);
     if (strncmp(export->layout, "gguf", 4) != 0)
-        return error_message("add --format gguf, or omit --type",
-                             "--type applies to GGUF files only");
+        return arguments_wrong(command, "add --format gguf, or omit --type",
+                               "--type applies to GGUF files only");
     export->blocks = block_type_named(export->type);
-    return export->blocks ||
-           error_message(
-               "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
-               "--type cannot be '%s'", export->type);
+    if (export->blocks) return 0;
+    return arguments_wrong(
+        command, "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
+        "--type cannot be '%s'", export->type);
 }
 
 int command_export(const Command *command, int argc, char **argv) {
@@ -237,7 +240,9 @@ int command_export(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
-    bool good = check_type(&export) && look_for_option(&export) &&
+    code = check_type(command, &export);
+    if (code) return code;
+    bool good = look_for_option(&export) &&
                 (exports_own(&export)                     ? write_own(&export)
                  : strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
                                                           : write_model_folder(&export));

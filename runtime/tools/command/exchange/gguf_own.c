@@ -153,7 +153,8 @@ static bool write_own_run(const Shards *shards, const TorchImport *import, MoecC
     json_auto_t *notes = own_notes(shards, model, compiler, text);
     AUTO_FREE char *path = path_join(import->out, "last.safetensors");
     const bool good = add_own_tensors(shards, model, conversion, slices) &&
-                      folder_make(import->out) && conversion_write(conversion, path, notes);
+                      folder_make(import->out) &&
+                      (conversion_write(conversion, path, notes) || folder_abandon(import->out));
     if (good) report_own(import, compiler, model);
     conversion_free(conversion);
     model_close(model);

@@ -80,9 +80,24 @@ static bool recognise(Import *import) {
     const char *shown = type ? type : "(none)";
     AUTO_FREE char *names = layout_names(import->layouts);
     AUTO_FREE char *remedy =
-        memory_format("known layouts: %s; --layout FILE adds custom ones", names);
+        memory_format(*names ? "known layouts: %s; --layout FILE adds custom ones"
+                             : "%s has no layout, see stdlib/LAYOUTS.md",
+                      *names ? names : import->file);
     error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
                   utf8_cut(shown, 60), shown);
+    return false;
+}
+
+/* Prints the errors of a compiler about the configuration. In layouts of GGUF, "arch." is a prefix
+ * of keys. Returns false. */
+static bool report_config(const Import *import, MoecCompiler *compiler) {
+    const Config *config = import->config;
+    AUTO_FREE char *text = memory_format("%s: %s", config->path, moec_reports(compiler));
+    message_reports(text);
+    if (gguf_of(import))
+        note_message(
+            "keys arch.* of config.json are the keys %s.* of %s; download or convert it again",
+            config_text(config, "general.architecture"), config->path);
     return false;
 }
 
@@ -91,12 +106,7 @@ static bool make_spec(Import *import) {
     int count = 0;
     import->spec = moec_layout_spec(import->layouts, import->layout, import->name,
                                     import->config->pairs, import->config->count, &others, &count);
-    if (!import->spec) {
-        AUTO_FREE char *text =
-            memory_format("%s: %s", import->config->path, moec_reports(import->layouts));
-        message_reports(text);
-        return false;
-    }
+    if (!import->spec) return report_config(import, import->layouts);
     for (int i = 0; i < count; i++)
         note_message("%s: layout '%s' does not use the key '%.*s'; it is ignored",
                      import->config->path, import->layout, utf8_cut(others[i], 60), others[i]);
@@ -107,7 +117,11 @@ static bool open_spec(Import *import) {
     const char *bundle = moec_layout_bundle(import->layouts, import->name, import->spec);
     import->compiler =
         moec_open_bundle(bundle, strlen(bundle), import->sets.items, import->sets.count);
-    return reports_good(import->compiler);
+    if (!moec_failed(import->compiler) || import->sets.count) return reports_good(import->compiler);
+    report_config(import, import->compiler);
+    note_message("%s.moe follows from %s by layout '%s'; correct one of the two", import->name,
+                 import->config->path, import->layout);
+    return false;
 }
 
 /* The tokenizer of the GGUF file. */
