@@ -302,7 +302,7 @@ static bool is_alias(const Printer *printer, const Statement *statement, const P
     if (step && (step->kind != EXPR_NUMBER || step->number == 0)) return false;
     const PyVariable *other =
         list_named(&printer->variables, offsetof(PyVariable, name), value->text);
-    return other ? other->kind == value->kind : false;
+    return other && other->kind == value->kind;
 }
 
 void print_equation(Printer *printer, Statement *statement) {

@@ -8,8 +8,8 @@
 #include "operands.h"
 
 enum {
-    MOEC_FEW_ROWS = 8,  /* so many rows and fewer are read so */
-    MOEC_SIDE_ROWS = 4, /* rows that use a vector of b while it is in a register */
+    MOEC_FEW_ROWS = 8,  /* the largest number of rows of a */
+    MOEC_SIDE_ROWS = 4, /* rows of a that use a vector of b while it is in a register */
     MOEC_STREAMS = 8,   /* rows of b read side by side */
     /* bytes of each that are asked for before they are read: */
     MOEC_NEAR = 256, /* into the nearest cache */
@@ -36,37 +36,8 @@ typedef struct MoecBlockProduct {
 
 /* ---- rows of b contiguous ---- */
 
-/* c[j] += sum over the streams of factor[q] * from[q][j]; types smaller than f32 are read in pieces
- * of the same number of bytes. */
-MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
-                                  const MoecType type, float *c) {
-    const long vectors = 4 / moec_size(type);
-    long j = 0;
-    for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
-        MoecVector sum[4];
-#pragma GCC unroll 4
-        for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++) {
-            moec_ask_ahead(moec_at(from[q], j, type));
-#pragma GCC unroll 4
-            for (long v = 0; v < vectors; v++)
-                sum[v] +=
-                    factor[q] * moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
-        }
-#pragma GCC unroll 4
-        for (long v = 0; v < vectors; v++) moec_store_vector(c + j + v * MOEC_LANES, sum[v]);
-    }
-    for (; j < n; j++) {
-        float sum = c[j];
-        for (long q = 0; q < MOEC_STREAMS; q++)
-            sum += factor[q] * moec_value(moec_at(from[q], j, type), type);
-        c[j] = sum;
-    }
-}
-
-/* moec_add_streams for `rows` rows of c and `wide` vectors at j: each vector of b is loaded once.
- * Every sum has the order of a single row. */
+/* c[i,j] += sum over the streams of factor[i][q] * from[q][j] for `wide` vectors at j. A vector of b
+ * is loaded once. The order of a sum does not depend on the number of rows. */
 MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, long j, float *c,
                                long c_m) {
@@ -114,7 +85,8 @@ MOEC_INLINE void moec_add_rows(const long rows, long n, float (*factor)[MOEC_STR
         moec_add_groups(rows, n, factor, from, c, c_m);
         return;
     }
-    const long vectors = 4 / moec_size(type), wide = vectors < 4 ? 2 * vectors : vectors;
+    const long vectors = 4 / moec_size(type), /* of the same number of bytes for all types */
+        wide = rows > 1 && vectors < 4 ? 2 * vectors : vectors;
     long j = 0;
     for (; j + wide * MOEC_LANES <= n; j += wide * MOEC_LANES)
         moec_add_tile(rows, wide, factor, from, type, j, c, c_m);
@@ -150,15 +122,13 @@ MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long 
 }
 
 /* c[i,j] += sum over p of a[i,p] b[p,j] for `rows` rows from i on and rows p of the streams. */
-MOEC_INLINE void moec_add_side(const MoecBlockProduct *block, long i, const long rows, long p,
-                               long length, const void *const *from, const MoecType type) {
+MOEC_INLINE void moec_add_stream_rows(const MoecBlockProduct *block, long i, const long rows,
+                                      long p, long length, const void *const *from,
+                                      const MoecType type) {
     float factor[MOEC_SIDE_ROWS][MOEC_STREAMS], *c = (float *)block->c + i * block->c_m;
     for (long r = 0; r < rows; r++)
         moec_stream_factors(&block->a, i + r, p, length, block->k, factor[r]);
-    if (rows > 1 || moec_is_groups(type))
-        moec_add_rows(rows, block->n, factor, from, type, c, block->c_m);
-    else
-        moec_add_streams(block->n, factor[0], from, type, c);
+    moec_add_rows(rows, block->n, factor, from, type, c, block->c_m);
 }
 
 /* The same for all rows, columns contiguous. More than MOEC_SIDE_ROWS rows read b again from the
@@ -169,10 +139,10 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
         const void *from[MOEC_STREAMS];
         moec_stream_rows(&block->b, p, length, block->k, type, from);
         long i = 0;
-        for (; i + 4 <= block->m; i += 4) moec_add_side(block, i, 4, p, length, from, type);
-        if (block->m - i == 3) moec_add_side(block, i, 3, p, length, from, type);
-        if (block->m - i == 2) moec_add_side(block, i, 2, p, length, from, type);
-        if (block->m - i == 1) moec_add_side(block, i, 1, p, length, from, type);
+        for (; i + 4 <= block->m; i += 4) moec_add_stream_rows(block, i, 4, p, length, from, type);
+        if (block->m - i == 3) moec_add_stream_rows(block, i, 3, p, length, from, type);
+        if (block->m - i == 2) moec_add_stream_rows(block, i, 2, p, length, from, type);
+        if (block->m - i == 1) moec_add_stream_rows(block, i, 1, p, length, from, type);
     }
 }
 
@@ -388,6 +358,7 @@ MOEC_INLINE uint32_t moec_most_bits(const float *x) {
     return most;
 }
 
+/* The bytes of an integer plus 128 in each of its three digits are the digits plus 128. */
 MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
     const uint32_t most = moec_most_bits(x), infinite = 0x7F800000u;
     const int some = most >= moec_bits(0x1p-100f) && most < infinite;

@@ -52,8 +52,8 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
  * squares only; returns the depth done. After `count` it writes zeros up to a full vector; those
  * elements are overwritten later. `ahead`: distance in lanes to the lanes that are packed next. */
 MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
-                                   long ahead, const int *table, long width, const MoecType type,
-                                   float *out) {
+                                   long ahead, const int *table, long width, float *out) {
+    const MoecType type = x->type;
     long p = 0;
     for (; MOEC_TRANSPOSES && p + MOEC_LANES <= depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
@@ -146,14 +146,10 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes,
         const long most = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, most);
         long p = 0;
         const long ahead = moec_lanes_ahead(first + i, lanes, width);
-        if (side_by_side && moec_is_groups(x->type))
-            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, MOEC_INT8,
-                                  out + i);
-        else if (side_by_side && x->lanes == NULL)
-            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, x->type, out + i);
+        if (side_by_side && x->lanes == NULL)
+            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, out + i);
         else if (side_by_side)
-            p = moec_pack_squares(x, first + i, full, depth, ahead, x->lanes, width, x->type,
-                                  out + i);
+            p = moec_pack_squares(x, first + i, full, depth, ahead, x->lanes, width, out + i);
         for (; p < depth; p++)
             for (long j = 0; j < most; j++)
                 out[p * width + i + j] = j < full ? moec_element_value(x, first + i + j, p) : 0.0f;

@@ -86,9 +86,7 @@ int command_explain(const Command *command, int argc, char **argv) {
                                "--machine requires --mesh");
     AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
-    if (mesh) {
-        return write_mesh(compiler, graph, mesh, machine) ? 0 : EXIT_INPUT;
-    }
+    if (mesh) return write_mesh(compiler, graph, mesh, machine) ? 0 : EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = device_ceiling_read(device_cpu());
     bool good = write_pictures(compiler, graph, device,

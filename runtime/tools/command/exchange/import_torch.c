@@ -82,8 +82,7 @@ static bool write_renamed(const TorchImport *import, Model *model, MoecCompiler 
         for (int j = 0; j < count; j++)
             if (!strcmp(names[j], file->entries[i].name)) entries[i].name = own[j].name;
     }
-    bool good = folder_make(import->out) && (safetensors_write(path, entries, file->count, notes) ||
-                                             folder_abandon(import->out));
+    bool good = folder_make(import->out) && safetensors_write(path, entries, file->count, notes);
     for (int i = 0; i < count; i++) free(names[i]);
     free(names);
     if (own) entries_free(own, count);
