@@ -36,8 +36,8 @@ typedef struct MoecBlockProduct {
 
 /* ---- rows of b contiguous ---- */
 
-/* c[i,j] += sum over the streams of factor[i][q] * from[q][j] for `wide` vectors at j. A vector of b
- * is loaded once. The order of a sum does not depend on the number of rows. */
+/* c[i,j] += sum over the streams of factor[i][q] * from[q][j] for `wide` vectors at j. A vector of
+ * b is loaded once. The order of a sum does not depend on the number of rows. */
 MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, long j, float *c,
                                long c_m) {
