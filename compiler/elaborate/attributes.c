@@ -52,12 +52,13 @@ void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
     list_push(arena, &tensor->own, own);
 }
 
-static void set_deviation(Tensor *tensor, double deviation) {
+static void set_deviation(Arena *arena, Tensor *tensor, double deviation) {
     Init *init = &tensor->init;
     double middle = (init->a + init->b) / 2;
     if (init->kind == MOEC_INIT_NORMAL) init->b = deviation;
     if (init->kind == MOEC_INIT_UNIFORM)
         *init = (Init){MOEC_INIT_UNIFORM, middle - deviation, middle + deviation};
+    set_own(arena, tensor, "init", deviation); /* read by transfer.c */
 }
 
 bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
@@ -87,7 +88,7 @@ bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, V
     if (freeze)
         tensor->frozen = !value || value->number != 0;
     else if (init)
-        set_deviation(tensor, value->number);
+        set_deviation(e->arena, tensor, value->number);
     else if (clip) {
         tensor->clip_group = e->clip_groups;
         tensor->clip = value->number;

@@ -332,19 +332,23 @@ void training_stages(Elaborator *e, const Value *train);
 /* Tokens of so many steps. */
 double training_tokens(Elaborator *e, const Value *train, double steps);
 
-/* ---- records.c ---- */
+/* ---- record_set.c ---- */
 Record *record_new(Elaborator *e);
 RecordField *record_find(const Record *record, const char *name);
 RecordField *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
+bool is_index(const char *name); /* of an element of a list: digits */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
+Value *value_copy(Elaborator *e, const Value *value); /* with a copy of its record */
 Record *record_copy(Elaborator *e, const Record *record);
 /* Sets the entries of `from` (NULL: none). */
 void record_merge(Elaborator *e, Record *into, const Record *from);
+/* A record of the source; its values are evaluated in the current scope. */
+Record *record_evaluate(Elaborator *e, const Node *node);
+
+/* ---- records.c ---- */
 /* Removes the options of the group `name` from `record` and binds them, for a model whose outermost
  * layer has an option `train` but does not declare the group. */
 void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
-/* A record of the source; its values are evaluated in the current scope. */
-Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
 const Node *layer_body(const Node *layer);
 /* The default layer of an option, or NULL. */

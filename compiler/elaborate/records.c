@@ -1,6 +1,5 @@
-/* records: records of options. The options of a model become a tree of values; overrides change it
- * by path. The declaration of an option has the type, the limits and the default that check its
- * value.
+/* records: the options of a layer. The declaration of an option has the type, the limits and the
+ * default that check its value.
  *
  *     option heads.q: int in 1.. = 8 "query heads"        attention = { heads = { q = 4 } }
  */
@@ -8,120 +7,6 @@
 
 #include <math.h>
 #include <string.h>
-
-Record *record_new(Elaborator *e) {
-    return arena_alloc(e->arena, sizeof(Record));
-}
-
-RecordField *record_find(const Record *record, const char *name) {
-    for (int i = 0; record && i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i];
-        if (!strcmp(entry->name, name)) return entry;
-    }
-    return NULL;
-}
-
-RecordField *given_entry(const Record *given, const char *path) {
-    size_t head = strcspn(path, ".");
-    for (int i = 0; given && i < given->entries.count; i++) {
-        RecordField *entry = given->entries.items[i];
-        if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
-        if (!path[head]) return entry;
-        const Value *value = entry->value;
-        return value->kind == KIND_RECORD ? given_entry(value->record, path + head + 1) : NULL;
-    }
-    return NULL;
-}
-
-static Value *value_copy(Elaborator *e, const Value *value) {
-    Value *copy = arena_alloc(e->arena, sizeof *copy);
-    *copy = *value;
-    if (value->record) copy->record = record_copy(e, value->record);
-    return copy;
-}
-
-Record *record_copy(Elaborator *e, const Record *record) {
-    Record *copy = record_new(e);
-    for (int i = 0; record && i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i],
-                    *variant = arena_alloc(e->arena, sizeof *variant);
-        *variant = *entry;
-        variant->value = value_copy(e, entry->value);
-        list_push(e->arena, &copy->entries, variant);
-    }
-    return copy;
-}
-
-void record_merge(Elaborator *e, Record *into, const Record *from) {
-    for (int i = 0; from && i < from->entries.count; i++) {
-        RecordField *entry = from->entries.items[i];
-        record_set(e, into, entry->name, entry->value, entry->span);
-    }
-}
-
-/* path = value: a record is merged into the existing value; other values replace it. */
-void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span) {
-    const char *dot = strchr(path, '.');
-    char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
-                     : arena_copy(e->arena, path, strlen(path));
-    RecordField *entry = record_find(record, head);
-    if (!entry) {
-        entry = arena_alloc(e->arena, sizeof *entry);
-        entry->name = head;
-        entry->span = span;
-        list_push(e->arena, &record->entries, entry);
-    }
-    if (dot) {
-        Value *old = entry->value;
-        if (old && old->kind == KIND_LIST) {
-            report_error(e->reports, span, "'%s' is a list: cannot set '%s' inside it", head, path);
-            report_note(e->reports, old->span, "the list is here");
-            report_help(e->reports, "set the whole list: %s = [...]", head);
-            return;
-        }
-        if (!old ||
-            (old->kind != KIND_RECORD && old->kind != KIND_WORD && old->kind != KIND_LAYER)) {
-            entry->value = value_new(e, KIND_RECORD, span);
-            entry->value->record = record_new(e);
-        } else if (!old->record)
-            old->record = record_new(e);
-        if (old && span.source && old->span.source != span.source) old->changed = span;
-        record_set(e, entry->value->record, dot + 1, value, span);
-        return;
-    }
-    Value *old = entry->value;
-    bool holds = old && (old->kind == KIND_RECORD || old->kind == KIND_WORD || old->record);
-    if (value->kind == KIND_RECORD && holds) {
-        if (!old->record) old->record = record_new(e);
-        old->changed = value->changed.source ? value->changed : value->span;
-        record_merge(e, old->record, value->record);
-        return;
-    }
-    entry->value = value_copy(e, value);
-    entry->span = span;
-    entry->order = e->order;
-}
-
-Record *record_evaluate(Elaborator *e, const Node *node) {
-    Record *record = record_new(e);
-    for (int i = 0; node && i < node->count; i++) {
-        const Node *entry = node->kids[i];
-        Value *value = evaluate(e, entry->kids[0]);
-        if (value->kind == KIND_ERROR) continue;
-        warn_rounded(e, entry->kids[0]);
-        if (!strchr(entry->name, '.')) {
-            RecordField *before = record_find(record, entry->name);
-            if (before && value->kind != KIND_RECORD) {
-                report_error(e->reports, entry->name_span, "duplicate entry '%s'", entry->name);
-                report_note(e->reports, before->span, "first set here");
-                report_help(e->reports, "remove one of the entries");
-                continue;
-            }
-        }
-        record_set(e, record, entry->name, value, entry->name_span);
-    }
-    return record;
-}
 
 const Node *find_layer(Elaborator *e, const char *name) {
     const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
@@ -620,6 +505,24 @@ static bool is_passed_on(const Elaborator *e, const Node *layer, const RecordFie
            !is_written(entry->span);
 }
 
+/* block.3.attention.window = 64: an iteration of a repeat is not an option. Whether that is the
+ * mistake; a report. */
+static bool report_index(Elaborator *e, const RecordField *entry) {
+    const char *name = entry->name;
+    const Record *inner = entry->value->record;
+    if (!is_index(name) && inner && inner->entries.count)
+        name = ((const RecordField *)inner->entries.items[0])->name;
+    if (!is_index(name)) return false;
+    report_invalid(
+        e->reports, entry->span,
+        "remove the repeat and the number: attention.window = 64 sets the option in all iterations",
+        "an option cannot be set for one iteration of a repeat: expected a name, found '%s'", name);
+    report_help(e->reports,
+                "for different layers, set an option that is a list of layers; for one parameter, "
+                "write parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
+    return true;
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -648,6 +551,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             pass_on(e, entry, path);
             continue;
         }
+        if (report_index(e, entry)) continue;
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
         if (is_written(entry->span))

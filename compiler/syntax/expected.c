@@ -264,23 +264,6 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     return true;
 }
 
-/* block.3.attention.window = 64: an iteration of a repeat is not an option. */
-static bool report_numbered(const Parser *parser, const Expectation *expectation) {
-    const Token *found = &parser->last;
-    bool path = parser->before_last.kind == '.' && parser->earlier_kind != NUMBER;
-    if (found->kind != NUMBER || !path || !has(expectation, "or")) return false;
-    report_invalid(
-        parser->reports, found->span,
-        "remove the repeat and the number: attention.window = 64 sets the "
-        "option in all iterations",
-        "an option cannot be set for one iteration of a repeat: expected a name, found '%s'",
-        found->text);
-    report_help(parser->reports,
-                "for different layers, set an option that is a list of layers; for one parameter, "
-                "write parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
-    return true;
-}
-
 void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind) {
     const Token *found = &parser->last;
     parser->recovering = true;
@@ -293,7 +276,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
 
     Expectation expectation = {.names = names, .count = count};
     Text text = {.arena = parser->arena};
-    if (report_late(parser, &expectation) || report_numbered(parser, &expectation)) return;
+    if (report_late(parser, &expectation)) return;
     bool quotes_token = group(&expectation, parser);
     for (int i = 0; i < expectation.shown_count; i++)
         text_add(&text, "%s%s",

@@ -52,7 +52,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <token> word name target comparison reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
 %type <node> rows row option_path rule_end otherwise_value rule_condition
-%type <node> item formals formal_list formal result results path optional_record record entries entry
+%type <node> item formals formal_list formal result results path entry_path optional_record record entries entry
 %type <node> value value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
 %type <node> aliases alias alias_list old_name
@@ -141,6 +141,12 @@ word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
     | path '.' word
         { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
+/* A number is the index of an element of a list. */
+entry_path: word                                        { $$ = titled(parser, NODE_NAME, @$, $1); }
+    | entry_path '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); }
+    | entry_path '.' NUMBER
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
 
 /* ---- records ---- */
 
@@ -149,8 +155,8 @@ record: '{' entries '}'                                 { $$ = $entries; $$->spa
 entries: %empty                                         { $$ = make(parser, NODE_RECORD, @$); }
        | entries entry                                  { $$ = $2 ? with(parser, $1, $2) : $1; }
        | entries entry ','                              { $$ = $2 ? with(parser, $1, $2) : $1; };
-entry: path '=' value
-        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
+entry: entry_path '=' value
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $entry_path), $value); }
      | error RESYNC                                     { $$ = NULL; yyerrok; };
 
 /* The body of an experiment. */
@@ -160,12 +166,12 @@ plan_entries: %empty                                    { $$ = make(parser, NODE
             | plan_entries plan_entry ','               { $$ = with(parser, $1, $2); }
             | plan_entries entry                        { $$ = $2 ? with(parser, $1, $2) : $1; }
             | plan_entries entry ','                    { $$ = $2 ? with(parser, $1, $2) : $1; };
-plan_entry: VARY path '=' value
-        { $$ = with(parser, named(parser, NODE_VARY, @$, $path), $value); }
+plan_entry: VARY entry_path '=' value
+        { $$ = with(parser, named(parser, NODE_VARY, @$, $entry_path), $value); }
           | VARY record
         { $$ = with(parser, node_named(parser->arena, NODE_VARY, @$, "", @1), $record); }
-          | TUNE path '=' value
-        { $$ = with(parser, named(parser, NODE_TUNE, @$, $path), $value); }
+          | TUNE entry_path '=' value
+        { $$ = with(parser, named(parser, NODE_TUNE, @$, $entry_path), $value); }
           | MATCH word BY path
         { $$ = with(parser, titled(parser, NODE_EQUALISE, @$, $2), named(parser, NODE_NAME, @4, $path)); }
           | MATCH word BY '[' paths ']'

@@ -16,7 +16,8 @@
  *     }
  *
  * The initial settings are those without the transfer: `lr` and the options of the optimizer from
- * the model, `init` from the standard deviation of the counterpart, `forward` = 1.
+ * the model, `init` from `parameters` of the model or from the standard deviation of the
+ * counterpart, `forward` = 1.
  */
 #include "elaborate/transfer/transfer.h"
 
@@ -184,13 +185,16 @@ static double init_std_of(const Init *init) {
     return init->kind == MOEC_INIT_NORMAL ? init->b : (init->b - init->a) / 2;
 }
 
-/* The standard deviation of the counterpart if both are random. Without a counterpart, the
- * deviation that the model declares, evaluated at the width of the base. */
+/* The standard deviation that `parameters` of the model sets; otherwise that of the counterpart if
+ * both are random. Without a counterpart, the deviation that the model declares, evaluated at the
+ * width of the base. */
 static double first_spread(const Derivation *d) {
     const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
     if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
     if (!its && d->model.shaped) its = parameter_called(d->model.shaped, own->path);
-    return init_std_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
+    return own_number_or(
+        own, "init",
+        init_std_of(its && its->init.kind == own->init.kind ? &its->init : &own->init));
 }
 
 static void bind_settings(Derivation *d, Scope *scope) {
