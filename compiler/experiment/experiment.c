@@ -42,9 +42,10 @@ static bool needs_time(const Expansion *expansion) {
     return expansion->asked->match && !strcmp(expansion->asked->match->name, "time");
 }
 
-static double step_tokens(MoecCompiler *compiler) {
+/* A sequence can be another than the context, as the patches of an image. */
+static double step_tokens(MoecCompiler *compiler, const Program *forward) {
     return moec_option_number(compiler, "train.batch_size", 0) *
-           moec_option_number(compiler, "train.context_length", 0) *
+           (forward->sequence ? (double)forward->sequence->size : 1) *
            moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
 }
 
@@ -68,7 +69,7 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
             needs_cache(expansion) ? (double)moec_decoding(compiler).bytes_per_token : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);
         variant->rounded = moec_rounded(compiler);
-        variant->step_tokens = step_tokens(compiler);
+        variant->step_tokens = step_tokens(compiler, forward);
         variant->tokens = variant->steps * variant->step_tokens;
         variant->fingerprint = fingerprint_of(compiler, forward);
         if (tell) variant->disk = checkpoint_bytes(compiler, total->parameters);

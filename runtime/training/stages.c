@@ -112,10 +112,8 @@ uint64_t stage_after(const TrainStages *stages, const TrainStage *stage, uint64_
     return (stage_sample(stages, stage, position) + samples) * (stages->parts / stage->pieces);
 }
 
-static double stage_tokens(const TrainStages *stages, const TrainStage *stage) {
-    const Call *call = stage->train;
-    const double samples = (double)stage_sequences(stages, stage);
-    return samples * (examples_words(call) ? 1 : (double)call_context(call));
+double stage_tokens(const TrainStages *stages, const TrainStage *stage) {
+    return (double)(stage_sequences(stages, stage) * stage->train->graph->context);
 }
 
 double stages_tokens_per_step(const TrainStages *stages, long steps) {

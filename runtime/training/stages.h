@@ -41,7 +41,9 @@ uint64_t stage_sample(const TrainStages *stages, const TrainStage *stage, uint64
 uint64_t stage_after(const TrainStages *stages, const TrainStage *stage, uint64_t position);
 /* Sequences of a step of the stage, over all processes. */
 long stage_sequences(const TrainStages *stages, const TrainStage *stage);
-/* Tokens (or examples) of a step over all processes, the mean of so many steps. */
+/* Positions of a step of the stage, over all processes. */
+double stage_tokens(const TrainStages *stages, const TrainStage *stage);
+/* The same, as the mean of so many steps. */
 double stages_tokens_per_step(const TrainStages *stages, long steps);
 
 #endif

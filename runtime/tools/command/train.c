@@ -101,7 +101,7 @@ static bool show_step(void *context, const TrainRun *run, const StepResult *resu
     double parts = (double)stage->settings.accumulate;
     double steps = (double)(run->place.step - progress->shown_step);
     double pace = steps > 0 ? (now - progress->shown_time) / steps : 0; /* seconds of a step */
-    double tokens = (double)(stage_sequences(&run->stages, stage) * call_context(stage->train));
+    double tokens = stage_tokens(&run->stages, stage);
     double share =
         pace > 0 ? stage->train->graph->product_flops * parts / pace / (progress->ceiling * 1e9)
                  : 0;

@@ -76,7 +76,7 @@ static void tell_training(const Bench *bench, const Stepper *stepper, Times *tim
     const Call *call = stepper->train;
     double parts = (double)stepper->settings.accumulate, flops = product_flops(stepper),
            all = call->graph->flops * parts; /* with those of attention's scores */
-    double tokens = (double)(call->graph->batch * call_context(call)) * parts,
+    double tokens = (double)(call->graph->batch * call->graph->context) * parts,
            middle = median(times->each, (size_t)times->steps), /* which sorts them */
         ceiling = median(times->ceiling, (size_t)times->rounds),
            share = median(times->share, (size_t)times->rounds);
