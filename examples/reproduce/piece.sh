@@ -4,8 +4,8 @@
 #
 #     sh examples/reproduce/piece.sh gates.moe:position_large 60
 #
-# Of each log it keeps the lines of evaluations and every twentieth other line, without the probes of single layers. page.sh
-# reads the kept logs, so that a table can be computed again from them.
+# Of the log of a finished run remain the lines of evaluations and every twentieth other line, without the probes of single
+# layers. The table is computed from these lines.
 set -eu
 [ $# -ge 1 ] || { echo "usage: sh piece.sh FILE.moe:EXPERIMENT [MINUTES]" >&2; exit 2; }
 here=$(dirname "$0")
@@ -13,26 +13,29 @@ moec=${MOEC:-build/moec}
 out=${OUT:-build/reproduce}
 name=${1#*:}
 kept=$here/logs/$name.tar.xz
-mkdir -p "$out/kept" "$here/logs"
-[ -f "$out/text.txt" ] || sh "$here/text.sh" "$out/text.txt"
+data=${DATA:-$out/text.txt}
+mkdir -p "$out" "$here/logs"
+[ -f "$data" ] || sh "$here/text.sh" "$data"
 [ -d "$out/$name" ] || [ ! -f "$kept" ] || tar -xJf "$kept" -C "$out"
 
+sweep() {
+    timeout -s INT "${1}m" "$moec" sweep "$here/$2" --data "$data" --out "$out/$name" --jobs 2
+}
 code=0
-timeout -s INT "${2:-0}m" "$moec" sweep "$here/$1" --data "$out/text.txt" --out "$out/$name" --jobs 2 || code=$?
+sweep "${2:-0}" "$1" || code=$?
 
-rm -rf "$out/kept/$name"
-mkdir "$out/kept/$name"
-cp "$out/$name/plans.json" "$out/$name/sweep.json" "$out/kept/$name"
+list=$out/$name/kept
+(cd "$out" && ls "$name"/plans.json "$name"/sweep.json) >"$list"
 for result in "$out/$name"/*/seed_*/result.json; do
     [ -f "$result" ] || continue
-    run=$(dirname "$result")
-    to=$out/kept/$name/${run#"$out/$name/"}
-    mkdir -p "$to"
-    cp "$run/run.json" "$result" "$to"
+    run=${result%/result.json}
     awk '/"val_|"diverged"/ || (match($0, /"step":[0-9]+/) && substr($0, RSTART + 7, RLENGTH - 7) % 20 == 0)' "$run/log.jsonl" |
-        sed 's/,"[a-z_]*\.layer":\[[^]]*\]//g' >"$to/log.jsonl"
+        sed 's/,"[a-z_]*\.layer":\[[^]]*\]//g' >"$run/log.part"
+    mv "$run/log.part" "$run/log.jsonl"
+    for file in log.jsonl run.json result.json; do echo "${run#"$out/"}/$file"; done >>"$list"
 done
-tar --sort=name --owner=0 --group=0 --mtime=@0 -cJf "$kept.part" -C "$out/kept" "$name"
+tar --sort=name --owner=0 --group=0 --mtime=@0 -cJf "$kept.part" -C "$out" -T "$list"
 mv "$kept.part" "$kept"
-echo "$kept: $(find "$out/kept/$name" -name result.json | wc -l) finished runs"
+echo "$kept: $(grep -c 'result.json$' "$list") finished runs"
+[ $code != 0 ] || sweep 0 "$1" >/dev/null
 [ $code = 124 ] || exit $code
