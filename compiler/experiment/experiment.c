@@ -16,11 +16,35 @@ enum { MAX_VARIANTS = 256, NAME_BYTES = 60 };
 
 /* ---- one variant ---- */
 
-/* A hash of the program, of the files of its hand-written kernels and of the training options. The
- * other options are part of the program. */
+static uint64_t hash_number(uint64_t hash, double number) {
+    uint64_t word;
+    memcpy(&word, &number, sizeof word);
+    return hash_word(hash, word);
+}
+
+/* The settings of single parameters, which the text of a program does not contain. */
+static uint64_t hash_parameters(uint64_t hash, const Program *program) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER) continue;
+        if (tensor->frozen) hash = hash_text(hash_text(hash, tensor->path), "frozen");
+        for (int j = 0; j < tensor->own.count; j++) {
+            const OwnNumber *own = tensor->own.items[j];
+            hash = hash_number(hash_text(hash_text(hash, tensor->path), own->name), own->value);
+        }
+        if (!tensor->clip_group) continue;
+        hash = hash_word(hash_text(hash, tensor->path), (uint64_t)tensor->clip_group);
+        hash = hash_number(hash, tensor->clip);
+    }
+    return hash;
+}
+
+/* A hash of the program, of the settings of its parameters, of the files of its hand-written kernels
+ * and of the training options. The other options are part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
-    uint64_t hash = hash_text(HASH_START, print_program(moec_arena(compiler), forward));
+    uint64_t hash = hash_parameters(
+        hash_text(HASH_START, print_program(moec_arena(compiler), forward)), forward);
     const List *kernels = &moec_unit(compiler)->kernels;
     for (int i = 0; i < kernels->count; i++)
         hash = hash_text(hash, ((const Source *)kernels->items[i])->text);
