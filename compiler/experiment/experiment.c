@@ -39,13 +39,34 @@ static uint64_t hash_parameters(uint64_t hash, const Program *program) {
     return hash;
 }
 
-/* A hash of the program, of the settings of its parameters, of the files of its hand-written kernels
- * and of the training options. The other options are part of the program. */
+/* A tree without its locations: comments and line breaks do not count. */
+static uint64_t hash_tree(uint64_t hash, const Node *node) {
+    if (!node) return hash_word(hash, 0);
+    hash = hash_word(hash_word(hash, (uint64_t)node->kind + 1), (uint64_t)node->count);
+    hash = hash_number(hash_text(hash, node->name ? node->name : ""), node->number);
+    for (int i = 0; i < node->count; i++) hash = hash_tree(hash, node->kids[i]);
+    return hash;
+}
+
+/* The optimizers and schedules of the user. */
+static uint64_t hash_written(uint64_t hash, const List *declarations) {
+    for (int i = 0; i < declarations->count; i++) {
+        const Node *node = declarations->items[i];
+        if (is_written(node->span)) hash = hash_tree(hash, node);
+    }
+    return hash;
+}
+
+/* A hash of the program, of the settings of its parameters, of the files of its hand-written kernels,
+ * of the optimizers and schedules of the user and of the training options. The other options are
+ * part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
     uint64_t hash = hash_parameters(
         hash_text(HASH_START, print_program(moec_arena(compiler), forward)), forward);
-    const List *kernels = &moec_unit(compiler)->kernels;
+    const Unit *unit = moec_unit(compiler);
+    const List *kernels = &unit->kernels;
+    hash = hash_written(hash_written(hash, &unit->optimizers), &unit->schedules);
     for (int i = 0; i < kernels->count; i++)
         hash = hash_text(hash, ((const Source *)kernels->items[i])->text);
     for (int i = 0; i < settings->count; i++) {

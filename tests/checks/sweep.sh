@@ -143,6 +143,19 @@ sweep pair amended --amend 'longer' > longer.log 2>&1 || wrong "no longer runs: 
 grep -q 'no longer in the plan: base (4 runs)' longer.log || wrong "the earlier runs are not reported: $(cat longer.log)"
 grep -q '"step": 2' amended/earlier_plans/*/base/seed_4/result.json || wrong "the earlier runs are lost"
 grep -q '"step": 3' amended/base/seed_4/result.json || wrong "the runs are not those of the new plan"
+
+# Other equations of an optimizer are another plan, another comment is not.
+cat >> small.moe <<'SPEC'
+optimizer plain { update weight = weight - lr * clip * grad }
+experiment own { baseline = small, train = { optimizer = plain, steps = 2, eval_interval = 0, save_interval = 0 } }
+SPEC
+sweep own owned > owned.log 2>&1 || wrong "the sweep with an optimizer failed: $(cat owned.log)"
+sed -i 's/^optimizer plain/# without momentum\n&/; s/clip \* grad }/clip * grad\n}/' small.moe
+sweep own owned > same.log 2>&1 || wrong "another comment is another plan: $(cat same.log)"
+sed -i 's/clip \* grad$/clip * grad * 2/' small.moe
+sweep own owned > other.log 2>&1 && wrong "another optimizer is no other plan: $(cat other.log)"
+grep -q -- "--amend 'REASON'" other.log || wrong "the changed optimizer: $(cat other.log)"
+
 sed -i 's/"seeds": 4/"seeds": 3/' amended/sweep.json
 moec compare amended > edited.log || wrong "no comparison"
 grep -q 'is not registered: the file was changed' edited.log || wrong "an edited plan is not reported: $(cat edited.log)"
