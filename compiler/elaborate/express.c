@@ -359,6 +359,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
         watch_read(list->value);
         return list_element(e, list->value, node->kids[1]);
     }
+    if (list && list->value->kind == KIND_ERROR) return list->value;
     if (!needs_equation(e, node->span, "a subscript")) return value_error(e, node->span);
     if (base->kind == NODE_NAME) {
         Binding *binding = scope_find(e->scope, base->name);

@@ -388,6 +388,8 @@ static void report_kind(Elaborator *e, const Node *option, const Value *value) {
         report_help(e->reports, "write %s = %s without quotes", option->name, value->word);
     else if (!strcmp(type, "int") && value->kind == KIND_NUMBER && fabs(value->number) < MAX_SIZE)
         report_help(e->reports, "write %s = %.0f", option->name, value->number);
+    else if (!strcmp(type, "list"))
+        report_help(e->reports, "write the whole list: %s = [...]", option->name);
 }
 
 /* The value of an option: from `given`, else its default. */
