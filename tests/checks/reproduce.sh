@@ -4,7 +4,8 @@
 . "$(dirname "$0")/../begin.sh"
 
 for each in gates:position gates:stability gates:position_large gates:stability_large heads:fewer heads:spent heads:fewer_large \
-    heads:spent_large lores:maps lores:maps_large rates:mue rates:standard; do
+    heads:spent_large \
+    lores:maps lores:maps_large rates:mue rates:standard rates:decay rates:deviation images:draw hybrid:state; do
     file=examples/reproduce/${each%:*}.moe
     moec fmt --check "$file" || wrong "$file: not in the canonical format"
     moec sweep "$file:${each#*:}" --dry-run > "$work/plan" 2>&1 || wrong "$each: $(cat "$work/plan")"
@@ -41,4 +42,17 @@ awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "loss") at = i }
 quick | grep -q '^losses within 5 %' || wrong "another order of sums is refused"
 awk -F, -v OFS=, -v at="$(head -1 "$stored" | tr , '\n' | grep -nx loss | cut -d: -f1)" 'NR > 1 && $at { $at *= 1.1 } 1' "$stored" > "$work/out/stability/table.csv"
 quick > "$work/found" && wrong "other losses are accepted"
+
+# Another folder continues from the kept logs of a long experiment: no run is repeated, the table is the same.
+mkdir "$work/here"
+cp examples/reproduce/piece.sh "$work/here"
+swept_model here/small 60 20
+echo 'experiment pair { baseline = small, vary train.lr = [1e-3], seeds = 2 }' >> "$work/here/small.moe"
+for folder in first second; do
+    DATA="$work/text" OUT="$work/$folder" MOEC=moec sh "$work/here/piece.sh" small.moe:pair > "$work/$folder.log" 2>&1 || wrong "piece.sh: $(cat "$work/$folder.log")"
+done
+grep -q 'pair.tar.xz: 4 finished runs' "$work/second.log" || wrong "not all runs are kept: $(cat "$work/second.log")"
+grep -q '(4 of 4 runs)' "$work/second.log" && wrong "a run is repeated: $(cat "$work/second.log")"
+grep -q '"step":40' "$work"/second/pair/base/seed_1/log.jsonl || wrong "no logs are kept"
+cmp "$work/first/pair/table.csv" "$work/second/pair/table.csv" || wrong "another table"
 exit 0
