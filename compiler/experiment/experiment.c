@@ -138,10 +138,13 @@ static const char *value_on_line(Arena *arena, const Node *value) {
     return line.text.text;
 }
 
-/* "rotary_theta_1e4" of attention.rotary = { theta = 1e4 }. */
+/* "rotary_theta_1e4" of attention.rotary = { theta = 1e4 }, "ffn_layers.0_mlp" of
+ * ffn_layers.0 = mlp. */
 static void add_name_part(Text *name, const Node *entry, const char *value) {
-    const char *dot = strrchr(entry->name, '.');
-    const char *parts[] = {dot ? dot + 1 : entry->name, value};
+    const char *last = entry->name;
+    for (const char *at = last; *at; at++)
+        if (*at == '.' && !isdigit((unsigned char)at[1])) last = at + 1;
+    const char *parts[] = {last, value};
     if (name->length) text_add(name, "-");
     bool gap = false, begun = false;
     for (int i = 0; i < 2; i++, gap = begun) {
