@@ -1,10 +1,10 @@
-/* record_set: changes a record of options by path. Records merge, other values are replaced. A number
- * in a path is the index of an element of a list.
+/* record_set: changes a record of options by path. Records merge, other values are replaced. A
+ * number in a path is the index of an element of a list.
  *
  *     attention = { heads = { q = 4 } }    attention.heads.q = 8    parameters.0.lr = 0.5
  *
- * A model that derives from another is a record first, in which an index is a name as any other. When
- * the record merges into that of the base, the name meets the list.
+ * A model that derives from another is a record first, in which an index is a name as any other.
+ * When the record merges into that of the base, the name meets the list.
  */
 #include "elaborate/elaborate.h"
 

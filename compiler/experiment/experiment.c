@@ -57,9 +57,9 @@ static uint64_t hash_written(uint64_t hash, const List *declarations) {
     return hash;
 }
 
-/* A hash of the program, of the settings of its parameters, of the files of its hand-written kernels,
- * of the optimizers and schedules of the user and of the training options. The other options are
- * part of the program. */
+/* A hash of the program, of the settings of its parameters, of the files of its hand-written
+ * kernels, of the optimizers and schedules of the user and of the training options. The other
+ * options are part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
     uint64_t hash = hash_parameters(
