@@ -147,7 +147,7 @@ static void print_train_json(const TrainRun *run, const char *status) {
                             json_number(logged ? history_last(&history, names[i]) : NAN));
     json_object_set_new(result, "best_val_loss", json_number(run->place.best));
     json_object_set_new(result, "train_seconds",
-                        json_real(logged ? history_sum(&history, "seconds") : 0));
+                        json_real(logged ? history_total(&history, "seconds") : 0));
     json_object_set_new(result, "peak_memory_bytes", json_integer((json_int_t)memory_peak()));
     json_result_written(out, result);
     history_free(&history);

@@ -235,7 +235,7 @@ static json_t *compared_run_json(const Run *run, const char *metric, bool lastin
         json_object_set_new(object, "nonsense", json_text(run->history.diverged));
     if (lasting) return object;
     json_object_set_new(object, "folder", json_escaped(run->folder));
-    json_object_set_new(object, "seconds", json_number(history_sum(&run->history, "seconds")));
+    json_object_set_new(object, "seconds", json_number(history_total(&run->history, "seconds")));
     return object;
 }
 
@@ -272,7 +272,7 @@ static json_t *compared_variant_json(const Gathering *gathering, int number, con
         double step = measure_mean(group, history_median, "seconds");
         json_object_set_new(row, "speed", json_number(tokens_per_step(group) / step));
         json_object_set_new(row, "seconds",
-                            json_number(measure_mean(group, history_sum, "seconds")));
+                            json_number(measure_mean(group, history_total, "seconds")));
     }
     json_object_set_new(row, "probes", mean_probes_json(group));
     return row;

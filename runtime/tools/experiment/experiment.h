@@ -41,7 +41,8 @@ double history_tail(const History *history, const char *name);
  * interpolation; of the training loss, "loss", with a mean over the last tenth of the steps. NaN:
  * none. */
 double history_reached(const History *history, const char *name, double goal, bool higher);
-double history_sum(const History *history, const char *name);
+/* The sum over the steps. If the log has a part of them: steps times their mean. */
+double history_total(const History *history, const char *name);
 /* The median of the steps. */
 double history_median(const History *history, const char *name);
 /* The last step; 0 before the first. */

@@ -249,11 +249,11 @@ double history_reached(const History *history, const char *name, double goal, bo
     return reached;
 }
 
-double history_sum(const History *history, const char *name) {
-    long count;
-    double *numbers = numbers_of(history, name, &count), sum = sum_of_row(numbers, count);
-    free(numbers);
-    return sum;
+double history_total(const History *history, const char *name) {
+    long count, steps = history_step(history);
+    AUTO_FREE double *numbers = numbers_of(history, name, &count);
+    const double sum = sum_of_row(numbers, count);
+    return count && count < steps ? sum / (double)count * (double)steps : sum;
 }
 
 double history_median(const History *history, const char *name) {
