@@ -306,6 +306,14 @@ const char *moec_log_name(MoecCompiler *compiler, const char *name) {
 
 /* ---- comparison ---- */
 
+static bool same_kernels(const List *then, const List *now) {
+    bool same = then->count == now->count;
+    for (int i = 0; same && i < now->count; i++)
+        same =
+            !strcmp(((const Source *)then->items[i])->text, ((const Source *)now->items[i])->text);
+    return same;
+}
+
 bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
     static const MoecGraph graphs[] = {MOEC_TRAIN, MOEC_UPDATE, MOEC_STEP};
     for (int i = 0; i < 3; i++) {
@@ -319,7 +327,7 @@ bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
         if (strncmp(setting->path, "train.", 6) || !was) continue;
         if (!same_value(now->unit, was, setting)) return false;
     }
-    return true;
+    return same_kernels(&then->unit->kernels, &now->unit->kernels);
 }
 
 /* ---- formatting ---- */

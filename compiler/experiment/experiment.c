@@ -16,34 +16,12 @@ enum { MAX_VARIANTS = 256, NAME_BYTES = 60 };
 
 /* ---- one variant ---- */
 
-static uint64_t hash_number(uint64_t hash, double number) {
-    uint64_t word;
-    memcpy(&word, &number, sizeof word);
-    return hash_word(hash, word);
-}
-
-/* The settings of single parameters, which the text of a program does not contain. */
-static uint64_t hash_parameters(uint64_t hash, const Program *program) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_PARAMETER) continue;
-        if (tensor->frozen) hash = hash_text(hash_text(hash, tensor->path), "frozen");
-        for (int j = 0; j < tensor->own.count; j++) {
-            const OwnNumber *own = tensor->own.items[j];
-            hash = hash_number(hash_text(hash_text(hash, tensor->path), own->name), own->value);
-        }
-        if (!tensor->clip_group) continue;
-        hash = hash_word(hash_text(hash, tensor->path), (uint64_t)tensor->clip_group);
-        hash = hash_number(hash, tensor->clip);
-    }
-    return hash;
-}
-
 /* A tree without its locations: comments and line breaks do not count. */
 static uint64_t hash_tree(uint64_t hash, const Node *node) {
     if (!node) return hash_word(hash, 0);
     hash = hash_word(hash_word(hash, (uint64_t)node->kind + 1), (uint64_t)node->count);
-    hash = hash_number(hash_text(hash, node->name ? node->name : ""), node->number);
+    hash = hash_text(hash, node->name ? node->name : "");
+    hash = hash_bytes(hash, (const char *)&node->number, sizeof node->number);
     for (int i = 0; i < node->count; i++) hash = hash_tree(hash, node->kids[i]);
     return hash;
 }
@@ -57,13 +35,11 @@ static uint64_t hash_written(uint64_t hash, const List *declarations) {
     return hash;
 }
 
-/* A hash of the program, of the settings of its parameters, of the files of its hand-written
- * kernels, of the optimizers and schedules of the user and of the training options. The other
- * options are part of the program. */
+/* A hash of the program, of the files of its hand-written kernels, of the optimizers and schedules
+ * of the user and of the training options. The other options are part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
-    uint64_t hash = hash_parameters(
-        hash_text(HASH_START, print_program(moec_arena(compiler), forward)), forward);
+    uint64_t hash = hash_text(HASH_START, print_program(moec_arena(compiler), forward));
     const Unit *unit = moec_unit(compiler);
     const List *kernels = &unit->kernels;
     hash = hash_written(hash_written(hash, &unit->optimizers), &unit->schedules);

@@ -154,6 +154,19 @@ static void add_init(Text *text, const Init *init) {
     if (init->kind == MOEC_INIT_UNIFORM) text_add(text, " ~ uniform(%.9g, %.9g)", init->a, init->b);
 }
 
+/* " { frozen, lr = 0.1 }": the settings of a parameter. The initial deviation is part of ~. */
+static void add_settings(Text *text, const Tensor *tensor) {
+    Text all = {.arena = text->arena};
+    if (tensor->frozen) text_add(&all, ", frozen");
+    if (tensor->clip_group)
+        text_add(&all, ", grad_clip %d = %.9g", tensor->clip_group, tensor->clip);
+    for (int i = 0; i < tensor->own.count; i++) {
+        const OwnNumber *own = tensor->own.items[i];
+        if (strcmp(own->name, "init")) text_add(&all, ", %s = %.9g", own->name, own->value);
+    }
+    if (all.length) text_add(text, " { %s }", all.text + 2);
+}
+
 static void print_tensor(Text *text, const Tensor *tensor) {
     static const char *const roles[] = {"parameter", "state",  "input",   "gradient",
                                         "cache",     "output", "rounded", "temp"};
@@ -169,8 +182,9 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
-    if ((tensor->role == ROLE_PARAMETER && !tensor->prepared) || tensor->role == ROLE_STATE)
-        add_init(text, &tensor->init);
+    bool parameter = tensor->role == ROLE_PARAMETER && !tensor->prepared;
+    if (parameter || tensor->role == ROLE_STATE) add_init(text, &tensor->init);
+    if (parameter) add_settings(text, tensor);
     if (tensor->path) text_add(text, " \"%s\"", tensor->path);
     if (tensor->of) text_add(text, " of %s", tensor->of->name);
     print_to(text, "\n");
