@@ -33,9 +33,8 @@ static MoecCompiler *open_run(const char *operand, const TextList *sets) {
                       "%s is a directory without a checkpoint", operand);
         return NULL;
     }
-    Safetensors *file = checkpoint_open(operand);
+    AUTO(Safetensors) *file = checkpoint_open(operand);
     MoecCompiler *compiler = file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
-    safetensors_close(file);
     return compiler;
 }
 
@@ -51,10 +50,6 @@ MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, ch
                                                   sets->count, getenv("MOEC_PATH"));
     externs_trust(compiler);
     return compiler;
-}
-
-void spec_close_at(MoecCompiler **compiler) {
-    moec_close(*compiler);
 }
 
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {

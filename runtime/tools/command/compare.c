@@ -27,7 +27,7 @@ static char *indented_json(const json_t *comparison) {
 typedef char *Print(const json_t *comparison);
 
 static int compare_runs(const TextList *folders, const char *base, Print *print) {
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     bool good = gather(&gathering, folders->items, folders->count);
     int number = good && base ? gathering_find(&gathering, base) : -1;
     good = good && (!base || number >= 0);
@@ -36,7 +36,6 @@ static int compare_runs(const TextList *folders, const char *base, Print *print)
         AUTO_FREE char *text = print(comparison);
         fputs(text, stdout);
     }
-    gathering_free(&gathering);
     return good ? 0 : EXIT_INPUT;
 }
 

@@ -328,7 +328,7 @@ int command_diff(const Command *command, int argc, char **argv) {
     if (operands.count != 2)
         return arguments_wrong(command, NULL, "moec diff requires two models, got %d",
                                operands.count);
-    AUTO_CLOSE MoecCompiler *first = spec_open(operands.items[0], &sets),
-                            *second = first ? spec_open(operands.items[1], &sets) : NULL;
+    AUTO(MoecCompiler) *first = spec_open(operands.items[0], &sets),
+                       *second = first ? spec_open(operands.items[1], &sets) : NULL;
     return second && diff(first, second, json) ? 0 : EXIT_INPUT;
 }

@@ -65,9 +65,8 @@ int command_log(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (csv && json)
         return arguments_wrong(command, "omit one of them", "--csv and --json exclude each other");
-    History history;
+    AUTO(History) history;
     if (!history_open(&history, folder, true)) return EXIT_INPUT;
     (json ? write_json : write_csv)(&history);
-    history_free(&history);
     return 0;
 }

@@ -44,7 +44,7 @@ static void print_report_path(const Gathering *gathering, int base, const char *
 
 static bool report(const TextList *folders, const ReportOptions *options) {
     const char *base = options->base, *out = options->out;
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     AUTO_FREE char *path =
         out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
     bool good = gather(&gathering, folders->items, folders->count);
@@ -57,7 +57,6 @@ static bool report(const TextList *folders, const ReportOptions *options) {
         if (good && options->json) print_report_path(&gathering, number, path);
         if (good && options->opens) good = open_page(path);
     }
-    gathering_free(&gathering);
     return good;
 }
 

@@ -159,10 +159,9 @@ static bool serve(const ServeOptions *options) {
     bool good = serving.file && open_served_tokenizer(&serving) && open_template(&serving) &&
                 open_model(&serving) && check_served_vocabulary(&serving);
     if (good) {
-        char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name,
-                                   service->context, service->rows);
+        AUTO_FREE char *line = memory_format("  %s, context length %ld, %ld concurrent sequences",
+                                             name, service->context, service->rows);
         good = http_serve(service, serving.model, options->port, line);
-        free(line);
     }
     draft_close(&serving.draft);
     model_close(serving.model);

@@ -25,7 +25,7 @@ static bool write_result_file(const char *folder, const char *name, char *text, 
 /* Prints the comparison as moec compare does, or adds it to the result, and writes DIR/table.json
  * and DIR/table.csv; false after a message. */
 static bool table_write(const Plan *plan) {
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     bool good = gather(&gathering, &plan->out, 1);
     if (good) {
         json_auto_t *all = comparison_json(&gathering, -1, false),
@@ -38,7 +38,6 @@ static bool table_write(const Plan *plan) {
                               json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
         good = write_result_file(plan->out, "table.csv", comparison_csv(lasting), true) && good;
     }
-    gathering_free(&gathering);
     return good;
 }
 
@@ -156,7 +155,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "for example --device cpu, or --device cuda:0,cuda:1",
                                "--device expects a device, got an empty list");
     char *file;
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
+    AUTO(MoecCompiler) *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;
     plan.file = file;
     plan.sets = sets.items;

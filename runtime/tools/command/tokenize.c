@@ -141,13 +141,13 @@ int command_tokenize(const Command *command, int argc, char **argv) {
 
 static bool train_tokenizer(const TextList *texts, BpeTraining *training, const char *out,
                             bool json) {
-    Paths paths = {0};
+    AUTO(Paths) paths = {0};
     long tokens = 0;
     bool good = collect_paths(texts, &paths);
     training->paths = (const char *const *)paths.items;
     training->path_count = paths.count;
     interrupt_watch();
-    char *text = good ? bpe_train(training, &tokens) : NULL;
+    AUTO_FREE char *text = good ? bpe_train(training, &tokens) : NULL;
     good = text && file_write(out, text, strlen(text));
     FILE *file = file_is_standard(out) ? stderr : stdout;
     if (good && json)
@@ -158,8 +158,6 @@ static bool train_tokenizer(const TextList *texts, BpeTraining *training, const 
     if (good && tokens < training->vocabulary)
         note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld",
                      tokens, training->vocabulary);
-    free(text);
-    paths_free(&paths);
     return good;
 }
 

@@ -20,7 +20,7 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
 
 /* Reads the training settings of the spec; false after a message. */
 static bool read_spec(Bench *bench) {
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    AUTO(MoecCompiler) *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
     bench->settings = settings_of(compiler);
     bench->rounded = moec_rounded(compiler);

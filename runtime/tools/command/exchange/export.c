@@ -172,7 +172,7 @@ static bool write_gguf(const Export *export) {
     Gguf gguf = {.blocks = export->blocks};
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
-    Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
+    AUTO(Tokenizer) *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
     bool good =
@@ -189,7 +189,6 @@ static bool write_gguf(const Export *export) {
     AUTO_FREE char *types =
         gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
-    tokenizer_close(tokenizer);
     return good;
 }
 

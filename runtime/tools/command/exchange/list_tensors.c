@@ -69,12 +69,11 @@ int command_tensors(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     AUTO_FREE char *path = tensor_path(operand);
-    Shards *shards = shards_open(path);
+    AUTO(Shards) *shards = shards_open(path);
     if (!shards) return EXIT_INPUT;
     if (json)
         print_tensors_json(shards);
     else
         print_table(shards);
-    shards_close(shards);
     return 0;
 }
