@@ -210,10 +210,8 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
             indices[(*count)++] = index;
         }
     }
-    Value *seen =
-        value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
-                     dims, value->rank, argument->span);
-    return seen;
+    return value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                        dims, value->rank, argument->span);
 }
 
 /* The indices that the layer is mapped over: those of its caller, those that it is applied under,

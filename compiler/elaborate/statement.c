@@ -193,9 +193,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     }
     stored->tensor = tensor;
     stored->scope = e->scope;
-    Value *value =
-        value_tensor(e, expr_read_indices(e->program, tensor, all), own, rank, node->name_span);
-    return value;
+    return value_tensor(e, expr_read_indices(e->program, tensor, all), own, rank, node->name_span);
 }
 
 static bool init_call(Elaborator *e, const Node *node, Init *init) {

@@ -34,8 +34,7 @@ static MoecCompiler *open_run(const char *operand, const TextList *sets) {
         return NULL;
     }
     AUTO(Safetensors) *file = checkpoint_open(operand);
-    MoecCompiler *compiler = file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
-    return compiler;
+    return file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
 }
 
 /* A new string: the operand without its ":MODEL". */

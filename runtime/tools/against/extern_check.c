@@ -48,11 +48,10 @@ static char *difference_text(const AgainstSubject *subject, const AgainstCase *o
     AUTO_FREE char *where = difference->gradient && located.file
                                 ? memory_format("first read in %s:%d", located.file, located.line)
                                 : memory_format("computed in %s", equation);
-    char *text = memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
-                               difference->gradient ? "the gradient of " : "", located.name,
-                               element, difference->given, difference->exact, difference->bound,
-                               where, against_kind_names[one->kind]);
-    return text;
+    return memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
+                         difference->gradient ? "the gradient of " : "", located.name, element,
+                         difference->given, difference->exact, difference->bound, where,
+                         against_kind_names[one->kind]);
 }
 
 /* ---- one kernel ---- */
@@ -276,6 +275,5 @@ ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *c
     if (!device->apart) return check_programs(device, compiler, programs, count);
     AUTO_FREE char *name = memory_format("%.*s", (int)strcspn(device->name, " "), device->name);
     AUTO(Device) *own = device_open(name);
-    const ExternCheck result = own ? check_programs(own, compiler, programs, count) : EXTERNS_FAIL;
-    return result;
+    return own ? check_programs(own, compiler, programs, count) : EXTERNS_FAIL;
 }

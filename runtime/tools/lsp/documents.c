@@ -99,8 +99,7 @@ MoecCompiler *document_open(const Documents *documents, const Document *document
         if (other != document)
             list[count++] = (MoecDocument){other->path, other->text, other->length};
     }
-    MoecCompiler *compiler = moec_open_document(list, count, model, getenv("MOEC_PATH"));
-    return compiler;
+    return moec_open_document(list, count, model, getenv("MOEC_PATH"));
 }
 
 /* ---- positions ---- */

@@ -392,8 +392,7 @@ Template *template_open(const char *path, const char *text, size_t length) {
         text = chat_template_of(config);
         length = text ? strlen(text) : 0;
     }
-    Template *template = template_new(path, text, length, config);
-    return template;
+    return template_new(path, text, length, config);
 }
 
 Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong) {
