@@ -50,9 +50,8 @@ int command_compare(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--csv", NULL, &csv, "one CSV line per model, with a header"},
         {OPTION_FLAG, "--json", NULL, &json, "all values as JSON, including those of each run"},
         {OPTION_FLAG, "--svg", NULL, &svg, "loss curves of all seeds as SVG"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &folders);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &folders);
     if (code >= 0) return code;
     const char *spec = spec_among(&folders);
     if (spec) {

@@ -321,9 +321,8 @@ int command_diff(const Command *command, int argc, char **argv) {
     const Option table[] = {
         SET_OPTION(&sets),
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &operands);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &operands);
     if (code >= 0) return code;
     if (operands.count != 2)
         return arguments_wrong(command, NULL, "moec diff requires two models, got %d",

@@ -82,11 +82,10 @@ int command_doc(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {OPTION_FLAG, "--markdown", NULL, &markdown, "result as Markdown, as in stdlib/OPTIONS.md"},
-        {.kind = OPTION_END},
     };
     const char *operand = NULL;
-    int code =
-        arguments_read(command, table, argc, argv, has_operand(argc, argv) ? &operand : NULL);
+    int code = arguments_read(command, OPTIONS(table), argc, argv,
+                              has_operand(argc, argv) ? &operand : NULL);
     if (code >= 0) return code;
     if (json && markdown)
         return arguments_wrong(command, "omit one of them",

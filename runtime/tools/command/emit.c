@@ -454,9 +454,8 @@ int command_emit(const Command *command, int argc, char **argv) {
          "positions of the KV cache (default train.context_length)"},
         TIME_OPTION(&options.times),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
     if (is_torch(&options) && graph_of(options.graph) != DECODE)

@@ -67,9 +67,8 @@ int command_explain(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--machine", "NAME", &machine,
          "with --mesh: times on a declared machine, of the spec or of std/machines.moe"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
@@ -105,9 +104,8 @@ int command_plan(const Command *command, int argc, char **argv) {
          "declared machine, of the spec or of std/machines.moe (default h100)"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     if (processes < 1 || processes != (double)(long)processes)
         return arguments_wrong(command, "add --ranks N, for example --ranks 64",

@@ -313,9 +313,8 @@ int command_forward(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON, with the values of scalars"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.weights || !options.tokens || !options.want || !options.out)
         return arguments_wrong(command, NULL,

@@ -529,8 +529,7 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_GROUP, "device", NULL, NULL, NULL},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    const int code = arguments_read(command, table, argc, argv, &options.operand);
+    const int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     return code < 0 ? generate_checked(command, &options) : code;
 }

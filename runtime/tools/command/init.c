@@ -36,9 +36,8 @@ int command_init(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     if (!out) return arguments_wrong(command, NULL, "moec init requires --out");
     if ((code = json_result_check(command, json, out)) >= 0) return code;

@@ -121,9 +121,8 @@ int command_merge(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_TEXT, "--out", "RUN", &merging.out, "run directory to create"},
         {OPTION_FLAG, "--json", NULL, &merging.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &merging.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &merging.run);
     if (code >= 0) return code;
     if (!merging.out) return arguments_wrong(command, NULL, "moec merge requires --out");
     AUTO_FREE char *path = path_join(merging.out, "last.safetensors");

@@ -238,9 +238,8 @@ int command_quantize(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--data", "DATA", &work.data,
          "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
         {OPTION_FLAG, "--json", NULL, &work.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &work.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &work.run);
     if (code >= 0) return code;
     if (!work.type || !work.out)
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");

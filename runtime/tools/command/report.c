@@ -71,9 +71,8 @@ int command_report(const Command *command, int argc, char **argv) {
          "model to compare with (default: the first one)"},
         {OPTION_FLAG, "--open", NULL, &options.opens, "the report in a browser"},
         {OPTION_FLAG, "--json", NULL, &options.json, "path, size and number of runs as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &folders);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &folders);
     if (code >= 0) return code;
     if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
     if (options.out && !spec_may_write(options.out, options.force)) return EXIT_INPUT;

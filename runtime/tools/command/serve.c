@@ -239,9 +239,8 @@ int command_serve(const Command *command, int argc, char **argv) {
         DRAFT_TOKENS_OPTION(&options.proposals),
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code < 0) code = check_service(command, &options);
     if (code >= 0) return code;
     return serve(&options) ? 0 : EXIT_INPUT;

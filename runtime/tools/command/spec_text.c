@@ -108,9 +108,8 @@ int command_check(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--mesh", "AXES", &mesh,
          "whether the model can be trained on this mesh of processes, data=4,expert=2"},
         {OPTION_FLAG, "--json", NULL, &json, "costs, or errors, as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     AUTO(MoecCompiler) *compiler = spec_open_quietly(operand, &sets);
     if (!compiler) return EXIT_INPUT;
@@ -143,9 +142,8 @@ int command_transfer(const Command *command, int argc, char **argv) {
     const Option table[] = {
         SET_OPTION(&sets),
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     MoecTransferForm form = json                   ? MOEC_TRANSFER_JSON
                             : message_is_verbose() ? MOEC_TRANSFER_FORMULAS
@@ -188,9 +186,8 @@ int command_fmt(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_FLAG, "--check", NULL, &check,
          "check only: exit code 1 if a file is not in the canonical format"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &paths);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &paths);
     if (code >= 0) return code;
     for (int i = 0; i < paths.count; i++) good &= format_file(paths.items[i], check);
     return good ? 0 : EXIT_INPUT;
@@ -231,9 +228,8 @@ int command_dump(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--mesh", "AXES", &mesh,
          "program of a process of this mesh, data=2,expert=2"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;

@@ -105,11 +105,11 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
 }
 
 /* -1 to continue, otherwise the exit code after a message. */
-static int read_arguments(const Command *command, const Option *table, int argc, char **argv,
-                          const char **operand) {
+static int read_arguments(const Command *command, const Option *options, int count, int argc,
+                          char **argv, const char **operand) {
     const ProcessGroup launch = launch_read();
     mesh_hold_messages(&launch);
-    const int code = arguments_read(command, table, argc, argv, operand);
+    const int code = arguments_read(command, options, count, argc, argv, operand);
     if (code >= 0 || launch.size == 1) return code;
     error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
                   "moec sweep runs in one process, but %s started %d", launch.command, launch.size);
@@ -144,9 +144,8 @@ int command_sweep(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
          "logs for TensorBoard in the directory of each run"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = read_arguments(command, table, argc, argv, &operand);
+    int code = read_arguments(command, OPTIONS(table), argc, argv, &operand);
     if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
     plan.devices = devices_of(device, &plan.device_count);

@@ -114,9 +114,8 @@ int command_tokenize(const Command *command, int argc, char **argv) {
          "number of threads (default: all processors)"},
         {OPTION_COUNT, "--chunk-size", "BYTES", &options.part,
          "text per thread and chunk in bytes (default 1 MiB)"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &options.texts);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &options.texts);
     if (code >= 0) return code;
     if (!options.tokenizer || !options.out)
         return arguments_wrong(command, NULL, "moec tokenize requires --tokenizer and --out");
@@ -176,9 +175,8 @@ int command_tokenizer(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--min-frequency", "N", &training.least,
          "minimum frequency of a merged pair (default 0)"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &texts);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &texts);
     if (code >= 0) return code;
     if (strcmp(texts.items[0], "train") != 0 || texts.count < 2)
         return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");

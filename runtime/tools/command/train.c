@@ -283,9 +283,8 @@ int command_train(const Command *command, int argc, char **argv) {
          "compilation without the cache of compiled programs"},
         TIME_OPTION(&times),
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     code = checked_flags(command, &options);
     if (code >= 0) return code;

@@ -62,9 +62,8 @@ int command_bench(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
          "few steps and small peaks, as a test of the measurement"},
         SET_OPTION(&bench.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &bench.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &bench.operand);
     if (code >= 0) return code;
     bool trains = strcmp(bench.graph, "train") == 0;
     bench.kernels |= bench.trace != NULL;

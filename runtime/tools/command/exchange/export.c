@@ -233,9 +233,8 @@ int command_export(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         SET_OPTION(&export.sets),
         {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &export.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &export.run);
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");

@@ -64,9 +64,8 @@ int command_tensors(const Command *command, int argc, char **argv) {
     bool json = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     AUTO_FREE char *path = tensor_path(operand);
     AUTO(Shards) *shards = shards_open(path);

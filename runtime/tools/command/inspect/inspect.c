@@ -381,9 +381,8 @@ int command_inspect(const Command *command, int argc, char **argv) {
          "seed of the initial weights of a spec (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (options.show.count && !options.prompt == !options.data)
         return arguments_wrong(command, "add --prompt TEXT or --data DATA",

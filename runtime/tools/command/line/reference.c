@@ -280,9 +280,8 @@ static const Command *find_command(CommandList all, const char *name) {
 }
 
 int command_reference(const Command *command, CommandList all, int argc, char **argv) {
-    const Option table[] = {{.kind = OPTION_END}};
     TextList operands = {0};
-    int code = arguments_read_all(command, table, argc, argv, &operands);
+    int code = arguments_read_all(command, NULL, 0, argc, argv, &operands);
     if (code >= 0) return code;
     const char *form = operands.items[0], *name = operands.count > 1 ? operands.items[1] : NULL;
     const Command *page = name ? find_command(all, name) : NULL;

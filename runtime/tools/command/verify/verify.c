@@ -265,9 +265,8 @@ int command_verify(const Command *command, int argc, char **argv) {
          "with --against: domains of inputs, ids=4,beta=0..1 (default all reals)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.batch || !options.context)
         return arguments_wrong(command, "omit them: the spec has values",
