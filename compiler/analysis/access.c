@@ -101,11 +101,9 @@ static bool goes_by(const Flat *flat, const Relation *relation, const Expr *targ
 
 const Relation *listed_rows(const Program *program, const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || !statement_is_scatter(statement)) return NULL;
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations)
         if (relation->flats.count && goes_by(relation->flats.items[0], relation, statement->target))
             return relation;
-    }
     return NULL;
 }
 
@@ -127,8 +125,7 @@ static bool names_coordinate(const Expr *target, const Tensor *coordinate, const
 
 bool lands_alone(const Program *program, const Statement *statement, const Index *row) {
     MUST(statement->kind == STATEMENT_LOOP);
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations) {
         bool all = relation->rows == row->axis && !relation->outer && relation->coordinate[0];
         for (int j = 0; j < MAX_RANK && all && relation->coordinate[j]; j++)
             all = names_coordinate(statement->target, relation->coordinate[j], row);

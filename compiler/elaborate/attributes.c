@@ -41,8 +41,7 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
 }
 
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
-    for (int i = 0; i < tensor->own.count; i++) {
-        OwnNumber *own = tensor->own.items[i];
+    LIST_EACH(OwnNumber, own, &tensor->own) {
         if (strcmp(own->name, name)) continue;
         own->value = value;
         return;
@@ -112,8 +111,7 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor) {
  * that name. */
 Value *take_attributes(const Node *layer, Record *record) {
     if (option_called(layer, "parameters")) return NULL;
-    for (int i = 0; i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i];
+    LIST_EACH(RecordField, entry, &record->entries) {
         if (strcmp(entry->name, "parameters")) continue;
         list_remove(&record->entries, entry);
         return entry->value;

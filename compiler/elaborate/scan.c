@@ -252,10 +252,8 @@ static bool is_scan_state(const ScanBuild *scan, const Tensor *tensor) {
 }
 
 static Statement *statement_writing(const Block *body, const Tensor *tensor) {
-    for (int i = 0; i < body->statements.count; i++) {
-        Statement *statement = body->statements.items[i];
+    LIST_EACH(Statement, statement, &body->statements)
         if (statement->target->tensor == tensor) return statement;
-    }
     return NULL;
 }
 
@@ -329,8 +327,7 @@ static void hoist_from_scan(Elaborator *e, ScanBuild *scan) {
     bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
     List kept = {0}, *statements = &scan->body.statements;
     for (int i = 0; i < scan->state_count; i++) recurs[scan->states[i].tensor->id] = true;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
+    LIST_EACH(Statement, statement, statements) {
         MarkedRead search = {recurs, recurs[statement->target->tensor->id]};
         expr_walk(statement->value, find_marked, &search);
         recurs[statement->target->tensor->id] |= search.found;
@@ -344,8 +341,7 @@ static void hoist_from_scan(Elaborator *e, ScanBuild *scan) {
 
 /* Checks that the body has only equations. */
 static bool is_of_equations(Elaborator *e, const ScanBuild *scan) {
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *statement = scan->body.statements.items[i];
+    LIST_EACH(const Statement, statement, &scan->body.statements) {
         if (statement->kind == STATEMENT_LOOP) continue;
         return report_invalid(e->reports, statement->span,
                               "compute it before the scan if it does not depend on a state",
@@ -416,8 +412,7 @@ static void find_integers(const ScanBuild *scan) {
         ((const Statement *)body->items[i])->target->tensor->integer = true;
     while (changed) {
         changed = false;
-        for (int i = 0; i < body->count; i++) {
-            const Statement *statement = body->items[i];
+        LIST_EACH(const Statement, statement, body) {
             Tensor *tensor = statement->target->tensor;
             if (!tensor->integer || expr_names_whole(statement->value)) continue;
             tensor->integer = false;

@@ -86,8 +86,8 @@ const char *suggested_value(Elaborator *e, const Node *option, const char *word)
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
     const Unit *units[] = {e->unit, standard_unit(e->unit)};
     for (int u = 0; u < 2; u++)
-        for (int i = 0; i < units[u]->declared.count; i++) {
-            const Node *layer = units[u]->declared.items[i], *alias = alias_find(layer, name, true);
+        LIST_EACH(const Node, layer, &units[u]->declared) {
+            const Node *alias = alias_find(layer, name, true);
             if (alias && layer->kind == kind)
                 return alias->count ? alias_text(e->arena, alias) : layer->name;
         }

@@ -58,8 +58,7 @@ bool sets_allowed(const Expansion *expansion) {
     const Unit *unit = moec_unit(expansion->compiler);
     const Node *seed = set_of(unit, "train.seed");
     if (seed) return report_conflict(expansion, seed, asked->node->name_span, "train.seed");
-    for (int i = 0; i < asked->paths.count; i++) {
-        const Node *claim = asked->paths.items[i];
+    LIST_EACH(const Node, claim, &asked->paths) {
         const Node *set = is_refused(asked, claim) ? set_of(unit, claim->name) : NULL;
         if (set) return report_conflict(expansion, set, claim->name_span, claim->name);
     }
@@ -71,13 +70,10 @@ List sets_after(const Expansion *expansion) {
     const List *own = &expansion->asked->overrides, *sets = &unit->overrides;
     List all = {0};
     for (int i = 0; i < own->count; i++) list_push(expansion->arena, &all, own->items[i]);
-    for (int i = 0; i < sets->count; i++) {
-        const Node *set = sets->items[i];
+    LIST_EACH(const Node, set, sets) {
         bool meets = false;
-        for (int k = 0; k < own->count; k++) {
-            const Node *entry = own->items[k];
+        LIST_EACH(const Node, entry, own)
             meets = meets || rest_of(set->name, entry->name) || rest_of(entry->name, set->name);
-        }
         if (meets) list_push(expansion->arena, &all, (void *)set);
     }
     return all;

@@ -158,8 +158,7 @@ Launch lower_update_nests(EntryLowering *lowering, const Kernel *kernel) {
 /* Adds a store of the new weights as bf16: rounded[e] = weight[e]. */
 static void add_rounded(Program *program) {
     Tensor *weight = NULL;
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         if (tensor->role == ROLE_ROUNDED) return; /* already added */
         if (tensor->role == ROLE_PARAMETER) weight = tensor;
     }

@@ -46,8 +46,7 @@ typedef struct Surrounding {
 typedef void Visit(Preparing *all, Statement *statement, Surrounding region);
 
 static void visit_all(Preparing *all, Block *block, Surrounding region, Visit *visit) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         Surrounding inside = region;
         if (statement->kind == STATEMENT_REPEAT) {
             inside.repeat = statement;
@@ -373,8 +372,7 @@ static void copy_prepared(const Copying *copying, Block *block, const Statement 
 static void copy_fixed(Preparing *all, Block *to, const Block *from, Statement *repeat,
                        Index *step) {
     const Copying copying = {all, step};
-    for (int i = 0; i < from->statements.count; i++) {
-        Statement *statement = from->statements.items[i];
+    LIST_EACH(Statement, statement, &from->statements) {
         if (statement->kind == STATEMENT_REPEAT && !repeat) {
             Index *index = index_new(all->made, statement->index->name, statement->index->axis);
             Statement *copy =

@@ -26,10 +26,8 @@ typedef struct Contribution {
 /* ---- slots ---- */
 
 static Slot *find_adjoint_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
-    for (int i = 0; i < adjoint->slots.count; i++) {
-        Slot *slot = adjoint->slots.items[i];
+    LIST_EACH(Slot, slot, &adjoint->slots)
         if (!slice || expr_equal(slot->slice, slice)) return slot;
-    }
     Slot *slot = arena_alloc(backward->program->arena, sizeof *slot);
     slot->slice = slice;
     /* A carried tensor: the step before or a statement outside writes slice i+1, the last step
@@ -155,24 +153,20 @@ static bool match_shift(const Contribution *contribution, const Expr *sub, Index
 /* True if a factor is the condition `index < limit` for a limit of at most `size`. */
 static bool is_below(const Contribution *contribution, const Index *index, double size) {
     if ((double)index->axis->size <= size) return true;
-    for (int i = 0; i < contribution->factors.count; i++) {
-        const Expr *factor = contribution->factors.items[i];
+    LIST_EACH(const Expr, factor, &contribution->factors)
         if (factor->kind == EXPR_APPLY && factor->op == OP_LT &&
             factor->args[0]->kind == EXPR_INDEX && factor->args[0]->index == index &&
             factor->args[1]->kind == EXPR_NUMBER && factor->args[1]->number <= size)
             return true;
-    }
     return false;
 }
 
 /* True if the product is 0 for a value of the index outside of its axis, because a read outside of
  * an axis is 0. */
 static bool vanishes_outside(const Contribution *contribution, const Index *index) {
-    for (int i = 0; i < contribution->factors.count; i++) {
-        const Expr *factor = contribution->factors.items[i];
+    LIST_EACH(const Expr, factor, &contribution->factors)
         for (int j = 0; factor->kind == EXPR_READ && j < factor->count; j++)
             if (factor->args[j]->kind == EXPR_INDEX && factor->args[j]->index == index) return true;
-    }
     return false;
 }
 

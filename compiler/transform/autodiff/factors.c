@@ -250,11 +250,9 @@ static bool join_cheapest(FactorProduct *product, const FactorGroup *groups, int
 
 /* True if a factor outside costs more than a multiplication in every iteration of the sum. */
 static bool is_costly(const List *factors) {
-    for (int i = 0; i < factors->count; i++) {
-        const Expr *factor = factors->items[i];
+    LIST_EACH(const Expr, factor, factors)
         if (factor->kind == EXPR_APPLY && (factor->op == OP_DIV || op_table[factor->op].cost > 1))
             return true;
-    }
     return false;
 }
 

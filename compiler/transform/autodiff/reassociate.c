@@ -62,8 +62,7 @@ static void def_use_statement(Statement *statement, void *data) {
     }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], count_access, data);
-    for (int i = 0; i < statement->outputs.count; i++) {
-        Expr *output = statement->outputs.items[i];
+    LIST_EACH(Expr, output, &statement->outputs) {
         expr_walk(output, count_access, data);
         if (statement_selects(statement)) reassociation->choice[output->tensor->id] = true;
     }

@@ -197,8 +197,7 @@ static void add_all(const Chunking *chunking, ChunkPosition where, Block *block)
 /* Removes statements that store outside of their tensor. */
 static void drop_outside(Block *block) {
     int kept = 0;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_LOOP && statement->target->kind != EXPR_READ) continue;
         block->statements.items[kept++] = statement;
     }

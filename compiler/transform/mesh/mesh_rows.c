@@ -189,8 +189,7 @@ static void visit_selection(Statement *statement, void *data) {
 
 static void find_row_sides(Keyed *keyed) {
     Program *program = keyed->program;
-    for (int i = 0; i < program->relations.count; i++) {
-        Relation *relation = program->relations.items[i];
+    LIST_EACH(Relation, relation, &program->relations) {
         if (!has_own_keys(relation) || sides_of(keyed, relation->rows)) continue;
         const Axis *rows = relation->rows;
         RowSides sides = {.rows = relation->rows};
@@ -208,11 +207,9 @@ static void drop_unused_rows(Keyed *keyed) {
     for (int i = 0; i < keyed->sides.count; i++) {
         const RowSides *sides = keyed->sides.items[i];
         bool used = false;
-        for (int j = 0; j < program->relations.count; j++) {
-            const Relation *relation = program->relations.items[j];
+        LIST_EACH(const Relation, relation, &program->relations)
             used |= relation->rows == sides->rows && key_axis(relation, 0) &&
                     list_find(&keyed->axes, key_axis(relation, 0)) >= 0;
-        }
         if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
     }
     keyed->sides.count = kept;

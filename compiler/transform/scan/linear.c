@@ -77,10 +77,8 @@ static Factors linear_product(Program *program, const Factors *factors, Expr *ex
 
 static Statement *maker_in_body(const Recurrence *recurrence, const Tensor *tensor) {
     const List *body = &recurrence->scan->body.statements;
-    for (int i = 0; i < body->count; i++) {
-        Statement *statement = body->items[i];
+    LIST_EACH(Statement, statement, body)
         if (statement->target->tensor == tensor) return statement;
-    }
     return NULL;
 }
 
@@ -280,8 +278,7 @@ static void expand(const LinearExpansion *expansion, Expr *expr, const Factors *
 /* before[s,...] = where(s == 0, begin, S[s-1,...]): another name of the previous state. */
 static void find_beginning(Recurrence *recurrence) {
     const List *body = &recurrence->scan->body.statements;
-    for (int i = 0; i < body->count; i++) {
-        const Statement *statement = body->items[i];
+    LIST_EACH(const Statement, statement, body) {
         const Expr *value = statement->value;
         if (value->kind != EXPR_APPLY || value->op != OP_WHERE || statement->reduction) continue;
         const Expr *first = value->args[0], *read = value->args[2];

@@ -38,17 +38,14 @@ static void use_operands(Statement *statement, void *data) {
     }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], use_read, live);
-    for (int i = 0; i < statement->outputs.count; i++) {
-        const Expr *output = statement->outputs.items[i];
+    LIST_EACH(const Expr, output, &statement->outputs)
         for (int j = 0; j < output->count; j++) expr_walk(output->args[j], use_read, live);
-    }
 }
 
 static void remove_unused(Block *block, const Liveness *live) {
     List *statements = &block->statements;
     int count = 0;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
+    LIST_EACH(Statement, statement, statements) {
         if (statement->kind == STATEMENT_REPEAT) remove_unused(&statement->body, live);
         bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
                                                         : is_live(live, statement);

@@ -38,8 +38,7 @@ static void add_relation(const Relation *relation, bool *roots) {
     add_root(relation->list, roots);
     for (int i = 0; i < MAX_RANK; i++) add_root(relation->coordinate[i], roots);
     for (int i = 0; i < relation->group_of_count; i++) add_root(relation->group_of[i], roots);
-    for (int i = 0; i < relation->flats.count; i++) {
-        const Flat *flat = relation->flats.items[i];
+    LIST_EACH(const Flat, flat, &relation->flats) {
         add_root(flat->table, roots);
         for (int j = 0; j < flat->count; j++) add_root(flat->of[j], roots);
     }
