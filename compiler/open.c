@@ -282,8 +282,7 @@ MoecCompiler *moec_open_beside(MoecCompiler *compiler, const char *text, const c
     LIST_EACH(Source, other, &unit->sources)
         if (strcmp(other->path, "--set") != 0 && !path_is_standard(other->path))
             list_push(beside->arena, &reading.sources, other);
-    for (int i = 0; i < unit->kernels.count; i++)
-        list_push(beside->arena, &reading.sources, unit->kernels.items[i]);
+    list_append(beside->arena, &reading.sources, &unit->kernels);
     bounded(beside, read_model, &reading);
     return beside;
 }

@@ -2,6 +2,15 @@
 #include "analysis/access.h"
 #include "base/must.h"
 
+void statement_walk(const Statement *statement, void (*visit)(Expr *expr, void *data), void *data) {
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->target, visit, data);
+        expr_walk(statement->value, visit, data);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], visit, data);
+}
+
 typedef struct Collect {
     Arena *arena;
     List *list;
@@ -26,8 +35,13 @@ void reads_of(Arena *arena, const Statement *statement, List *list) {
 
 void writes_of(Arena *arena, const Statement *statement, List *list) {
     if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target);
-    for (int i = 0; i < statement->outputs.count; i++)
-        list_push(arena, list, statement->outputs.items[i]);
+    list_append(arena, list, &statement->outputs);
+}
+
+Statement *loop_writing(const Block *block, const Tensor *tensor) {
+    LIST_EACH(Statement, statement, &block->statements)
+        if (statement->target->tensor == tensor) return statement;
+    return NULL;
 }
 
 List accesses_of(Arena *arena, const Statement *statement) {

@@ -2,6 +2,7 @@
  * lookahead_trace.c finds the predictions that depend on later tokens, and why. */
 #include "analysis/lookahead.h"
 
+#include "analysis/access.h"
 #include "analysis/past.h"
 #include "ir/call.h"
 #include "base/must.h"
@@ -75,12 +76,7 @@ static void note_expr(Expr *expr, void *data) {
 }
 
 static void note_origins(Statement *statement, void *data) {
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, note_expr, data);
-        expr_walk(statement->value, note_expr, data);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_expr, data);
+    statement_walk(statement, note_expr, data);
 }
 
 /* Those of the sequence, and all that conditions and subscripts relate to them. */

@@ -451,3 +451,7 @@ MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
     if (facts->product) return use & AXIS_SUMMED ? SIDE_ROWS : SIDE_COLUMNS;
     return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
 }
+
+OwnNumber *tensor_own(const Tensor *parameter, const char *name) {
+    return list_named(&parameter->own, offsetof(OwnNumber, name), name);
+}

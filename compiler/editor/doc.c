@@ -303,7 +303,7 @@ const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form)
         if (name && strcmp(groups[i].name, name)) continue;
         list = true;
         List found = facts_of_group(unit, &groups[i]);
-        for (int k = 0; k < found.count; k++) list_push(unit->arena, &all, found.items[k]);
+        list_append(unit->arena, &all, &found);
         if (form == MOEC_DOC_MARKDOWN && found.count) {
             add_title(&out, groups[i].name);
             add_markdown(&out, &found);

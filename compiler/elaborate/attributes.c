@@ -7,6 +7,7 @@
  * the entry, which form a clip group. All other attributes are options of the optimizer.
  */
 #include "elaborate/elaborate.h"
+#include "analysis/parameter_facts.h"
 
 #include <string.h>
 
@@ -41,14 +42,9 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
 }
 
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
-    LIST_EACH(OwnNumber, own, &tensor->own) {
-        if (strcmp(own->name, name)) continue;
-        own->value = value;
-        return;
-    }
-    OwnNumber *own = arena_alloc(arena, sizeof *own);
-    *own = (OwnNumber){name, value};
-    list_push(arena, &tensor->own, own);
+    OwnNumber *own = tensor_own(tensor, name);
+    if (!own) own = list_copy(arena, &tensor->own, &(OwnNumber){.name = name}, sizeof *own);
+    own->value = value;
 }
 
 static void set_deviation(Tensor *tensor, double deviation) {

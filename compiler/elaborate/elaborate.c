@@ -242,8 +242,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     outside_attributes(e, e->attributes);
     check_sizes(e);
     if (e->settings) training_stages(e, train);
-    for (int i = 0; i < e->once.count; i++)
-        list_push(e->arena, &e->program->body.statements, e->once.items[i]);
+    list_append(e->arena, &e->program->body.statements, &e->once);
     if (!e->reports->errors) keep_integers(e->program);
 }
 

@@ -114,15 +114,9 @@ static const ExternChoice *chosen_extern(Elaborator *e, bool gradient) {
     LIST_EACH(const ExternChoice, choice, &e->frame->externs)
         if (choice->gradient == gradient &&
             !strcmp(choice->function->target, e->unit->extern_target) &&
-            !extern_is_refused(e->unit, choice->function))
+            list_find(&e->unit->refused, choice->function) < 0)
             return choice;
     return NULL;
-}
-
-bool extern_is_refused(const Unit *unit, const ExternFunction *function) {
-    for (int i = 0; i < unit->refused.count; i++)
-        if (unit->refused.items[i] == function) return true;
-    return false;
 }
 
 /* The last dimensions that are named: by subscripts, or else those of the arguments before. */

@@ -10,6 +10,7 @@
  * scan, for all positions. After the scan, the state is an ordinary tensor.
  */
 #include "elaborate/elaborate.h"
+#include "analysis/access.h"
 #include "ir/ir.h"
 #include "base/must.h"
 
@@ -251,12 +252,6 @@ static bool is_scan_state(const ScanBuild *scan, const Tensor *tensor) {
     return false;
 }
 
-static Statement *statement_writing(const Block *body, const Tensor *tensor) {
-    LIST_EACH(Statement, statement, &body->statements)
-        if (statement->target->tensor == tensor) return statement;
-    return NULL;
-}
-
 /* Replaces S[b,s,h] = new[b,s,h] of a tensor `new` of the body by a direct definition of S. */
 static void make_within(Elaborator *e, ScanBuild *scan) {
     List *statements = &scan->body.statements;
@@ -265,7 +260,7 @@ static void make_within(Elaborator *e, ScanBuild *scan) {
         const Expr *value = copy->value, *target = copy->target;
         bool same = value->kind == EXPR_READ && is_scan_state(scan, target->tensor) &&
                     value->count == target->count && !is_scan_state(scan, value->tensor) &&
-                    statement_writing(&scan->body, value->tensor);
+                    loop_writing(&scan->body, value->tensor);
         for (int j = 0; same && j < value->count; j++)
             same =
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);

@@ -69,8 +69,10 @@ static void search_below(DeclarationSearch *search, const Node *layer, const Rec
     }
 }
 
-const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
-                             const char *name, const char *prefix, const Node **option) {
+/* The options that declare a suggestion for an unknown name, as paths from `layer` or the model
+ * ("a' and 'b"); *option receives the last. NULL: none. */
+static const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                                    const char *name, const char *prefix, const Node **option) {
     DeclarationSearch search = {.e = e, .name = name, .found = {.arena = e->arena}};
     for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
         search_below(&search, layer, given, prefix, depth);

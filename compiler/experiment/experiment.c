@@ -212,7 +212,7 @@ static Combination combination_at(const Expansion *expansion, const List *dimens
 }
 
 static void append_list(Arena *arena, List *list, const List *more) {
-    for (int i = 0; i < more->count; i++) list_push(arena, list, more->items[i]);
+    list_append(arena, list, more);
 }
 
 /* The tuned options as text: "train.lr = 1e-3, train.decay = 0.1". */

@@ -41,9 +41,8 @@ static const Node *set_of(const Unit *unit, const char *path) {
 
 /* A match solves for the size of variants; the size of the base may come from --set. */
 static bool is_refused(const Experiment *asked, const Node *claim) {
-    for (int i = 0; i < asked->overrides.count; i++)
-        if (asked->overrides.items[i] == claim) return false;
-    return claim != asked->solved[0] && claim != asked->solved[1];
+    return list_find(&asked->overrides, claim) < 0 && claim != asked->solved[0] &&
+           claim != asked->solved[1];
 }
 
 static bool report_conflict(const Expansion *expansion, const Node *set, Span span,
@@ -69,7 +68,7 @@ List sets_after(const Expansion *expansion) {
     const Unit *unit = moec_unit(expansion->compiler);
     const List *own = &expansion->asked->overrides, *sets = &unit->overrides;
     List all = {0};
-    for (int i = 0; i < own->count; i++) list_push(expansion->arena, &all, own->items[i]);
+    list_append(expansion->arena, &all, own);
     LIST_EACH(const Node, set, sets) {
         bool meets = false;
         LIST_EACH(const Node, entry, own)

@@ -86,8 +86,7 @@ static const char *result_name(const Statement *statement) {
 static void add_unit_statement(const Explanation *explanation, ExplainedUnit *unit,
                                const Statement *statement) {
     if (!statement) return;
-    for (int i = 0; i < unit->statements.count; i++)
-        if (unit->statements.items[i] == statement) return;
+    if (list_find(&unit->statements, statement) >= 0) return;
     list_push(explanation->arena, &unit->statements, (void *)statement);
 }
 

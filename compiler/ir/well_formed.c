@@ -112,9 +112,7 @@ static bool is_listed_tensor(const Verify *verify, const Tensor *tensor) {
 /* ---- expressions ---- */
 
 static bool is_open_repeat(const Verify *verify, const Index *index) {
-    for (int i = 0; i < verify->repeats.count; i++)
-        if (verify->repeats.items[i] == index) return true;
-    return false;
+    return list_find(&verify->repeats, index) >= 0;
 }
 
 static void check_expr(Verify *verify, const Expr *expr);

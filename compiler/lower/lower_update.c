@@ -121,7 +121,7 @@ static void declare_arrays(EntryLowering *lowering, Update *update) {
 
 static double own_number(const Tensor *parameter, const Tensor *scalar) {
     if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
-    const OwnNumber *own = list_named(&parameter->own, offsetof(OwnNumber, name), scalar->name);
+    const OwnNumber *own = tensor_own(parameter, scalar->name);
     if (own) return own->value;
     return scalar->scalar == MOEC_SCALAR_MATRIX ? is_matrix(parameter) : scalar->init.a;
 }

@@ -60,12 +60,6 @@ static const char *group_text(const CollectiveList *list, MeshAxis over, double 
     return arena_format(list->arena, "%s %.0f", mesh_axis_name(over), size);
 }
 
-static const TimedExchange *timed_of(const CollectiveList *list, const Statement *statement) {
-    LIST_EACH(const TimedExchange, timed, &list->timed)
-        if (timed->statement == statement) return timed;
-    return NULL;
-}
-
 /* "shared_gate_product, 3 others". */
 static const char *hiders_text(Arena *arena, const TimedExchange *timed) {
     if (!timed->hider) return "-";
@@ -75,7 +69,8 @@ static const char *hiders_text(Arena *arena, const TimedExchange *timed) {
 }
 
 static void set_times(CollectiveList *list, ExplainedCollective *row, const Statement *statement) {
-    const TimedExchange *timed = timed_of(list, statement);
+    const TimedExchange *timed =
+        list_find_by(&list->timed, offsetof(TimedExchange, statement), statement);
     row->hidden = "-";
     if (!timed) return;
     row->seconds = timed->seconds;

@@ -79,9 +79,7 @@ typedef struct MeshTest {
 } MeshTest;
 
 static Tensor *tensor_named(const Program *program, const char *name) {
-    LIST_EACH(Tensor, tensor, &program->tensors)
-        if (!strcmp(tensor->name, name)) return tensor;
-    return NULL;
+    return list_named(&program->tensors, offsetof(Tensor, name), name);
 }
 
 /* The number in the global tensor of an element of a process. */

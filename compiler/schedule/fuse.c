@@ -387,8 +387,7 @@ static void append_parts(Fusion *fusion) {
     add_block_units(fusion, units, &parts[0]);
     add_block_units(fusion, &second, &parts[1]);
     if (second.count) fusion->schedule->second = units->count;
-    for (int i = 0; i < second.count; i++)
-        list_push(fusion->program->arena, units, second.items[i]);
+    list_append(fusion->program->arena, units, &second);
 }
 
 Schedule *fuse(Program *program) {

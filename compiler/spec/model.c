@@ -137,10 +137,8 @@ static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List 
     own->reports = &compiler->reports;
     own->overrides = (List){0};
     own->own = (List){0};
-    for (int i = 0; i < unit->overrides.count; i++)
-        list_push(own->arena, &own->overrides, unit->overrides.items[i]);
-    for (int i = 0; i < overrides->count; i++)
-        list_push(own->arena, &own->overrides, overrides->items[i]);
+    list_append(own->arena, &own->overrides, &unit->overrides);
+    list_append(own->arena, &own->overrides, overrides);
     compiler->unit = own;
     bounded(compiler, run, data);
 }

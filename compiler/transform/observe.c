@@ -169,8 +169,7 @@ static void observe_all(Program *program, const List *wanted, bool by_name) {
     const List declared = program->outputs;
     program->outputs = (List){0};
     observe_block(program, &program->body, wanted, by_name, (Surroundings){NULL, NULL});
-    for (int i = 0; i < declared.count; i++)
-        list_push(program->arena, &program->outputs, declared.items[i]);
+    list_append(program->arena, &program->outputs, &declared);
 }
 
 void observe(Program *program) {

@@ -17,6 +17,7 @@
  * operations.
  */
 #include "passes.h"
+#include "analysis/access.h"
 
 enum { MIN_WORK = 4, LEAST_WORK = 256 };
 
@@ -125,12 +126,7 @@ static void note_fixed_read(Expr *expr, void *data) {
 static void note_fixed_reads(Preparing *all, const Statement *statement, Surrounding region,
                              bool wants) {
     PreparedRead reader = {all, region, wants};
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, note_fixed_read, &reader);
-        expr_walk(statement->target, note_fixed_read, &reader);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_fixed_read, &reader);
+    statement_walk(statement, note_fixed_read, &reader);
 }
 
 static void narrow(Preparing *all, Statement *statement, Surrounding region) {

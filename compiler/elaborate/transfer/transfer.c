@@ -164,7 +164,7 @@ static TunedNumber *find_tuned_number(const Tuned *row, const char *name) {
 
 /* The attribute of the parameter without a transfer; for "lr" a factor. */
 static double own_number_or(const Tensor *tensor, const char *name, double otherwise) {
-    const OwnNumber *own = list_named(&tensor->own, offsetof(OwnNumber, name), name);
+    const OwnNumber *own = tensor_own(tensor, name);
     return own ? own->value : otherwise;
 }
 

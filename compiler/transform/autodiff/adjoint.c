@@ -91,8 +91,7 @@ static void flush_slot(Backward *backward, const Adjoint *adjoint, Slot *slot, b
     }
     if ((zero || slot->scatters.count) && !slot->started)
         write_pointwise(backward, adjoint, slot, expr_number(program, 0));
-    for (int i = 0; i < slot->scatters.count; i++)
-        list_push(program->arena, &backward->block->statements, slot->scatters.items[i]);
+    list_append(program->arena, &backward->block->statements, &slot->scatters);
     slot->pointwise = slot->scatters = (List){0};
 }
 
@@ -584,8 +583,7 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
     if (!is_plain_adjoint(&contribution, read->tensor)) {
         Block later = {0};
         write_scatter(backward, here ? &later : backward->block, &contribution, adjoint->tensor);
-        for (int i = 0; i < later.statements.count; i++)
-            list_push(program->arena, &slot->scatters, later.statements.items[i]);
+        list_append(program->arena, &slot->scatters, &later.statements);
         return;
     }
     Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];

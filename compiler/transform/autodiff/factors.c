@@ -303,8 +303,7 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
                   true);
     } else {
         List all = product.inside;
-        for (int i = 0; i < product.outside.count; i++)
-            list_push(program->arena, &all, product.outside.items[i]);
+        list_append(program->arena, &all, &product.outside);
         write_sum(&product, target, accumulate, multiply_factors(program, &all, product.scale),
                   false);
     }

@@ -158,7 +158,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
     if (adjoint_needed(backward, expr)) {
         Path *path = arena_alloc(arena, sizeof *path);
         path->read = expr;
-        for (int i = 0; i < factors.count; i++) list_push(arena, &path->factors, factors.items[i]);
+        list_append(arena, &path->factors, &factors);
         list_push(arena, paths, path);
     }
     if (expr->kind != EXPR_APPLY) return;
@@ -166,7 +166,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
         Expr *factor = derive(backward->program, expr, i, result);
         if (!factor || expr_is_number(factor, 0)) continue;
         List below = {0};
-        for (int j = 0; j < factors.count; j++) list_push(arena, &below, factors.items[j]);
+        list_append(arena, &below, &factors);
         if (!expr_is_number(factor, 1)) list_push(arena, &below, factor);
         find_paths(backward, expr->args[i], expr->args[i], below, paths);
     }
@@ -387,7 +387,7 @@ static void updates_last(Program *program) {
     List *all = &program->body.statements, kept = {0}, last = {0};
     LIST_EACH(Statement, statement, all)
         list_push(program->arena, statement->once ? &last : &kept, statement);
-    for (int i = 0; i < last.count; i++) list_push(program->arena, &kept, last.items[i]);
+    list_append(program->arena, &kept, &last);
     *all = kept;
 }
 
@@ -412,8 +412,7 @@ static void give_inputs(Backward *backward) {
                          input->span);
         list_push(program->arena, &all, out);
     }
-    for (int i = 0; i < program->outputs.count; i++)
-        list_push(program->arena, &all, program->outputs.items[i]);
+    list_append(program->arena, &all, &program->outputs);
     program->outputs = all;
 }
 

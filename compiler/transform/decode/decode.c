@@ -171,8 +171,7 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
 /* Iterates over a copy of the list, because the block grows during the rewrite. */
 static void decode_block(Decode *decode, Region region, Visit *visit) {
     List statements = {NULL, 0, 0};
-    for (int i = 0; i < region.block->statements.count; i++)
-        list_push(decode->program->arena, &statements, region.block->statements.items[i]);
+    list_append(decode->program->arena, &statements, &region.block->statements);
     LIST_EACH(Statement, statement, &statements) {
         if (statement->kind == STATEMENT_REPEAT)
             decode_block(decode, (Region){.block = &statement->body, .repeat = statement}, visit);

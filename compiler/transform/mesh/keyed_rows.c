@@ -102,9 +102,7 @@ typedef struct OuterValue {
 } OuterValue;
 
 NestedRows *nested_of(const Keyed *keyed, const Axis *rows) {
-    LIST_EACH(NestedRows, nested, &keyed->nested)
-        if (nested->rows == rows) return nested;
-    return NULL;
+    return list_find_by(&keyed->nested, offsetof(NestedRows, rows), rows);
 }
 
 bool has_nested_rows(const Keyed *keyed, const Tensor *tensor) {

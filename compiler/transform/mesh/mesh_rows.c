@@ -25,6 +25,7 @@
  */
 #include "transform/mesh/keyed_rows.h"
 
+#include "analysis/access.h"
 #include "ir/call.h"
 #include "passes.h"
 
@@ -47,12 +48,7 @@ static void visit_access(Expr *expr, void *data) {
 }
 
 static void visit_accesses(Statement *statement, void *data) {
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, visit_access, data);
-        expr_walk(statement->value, visit_access, data);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], visit_access, data);
+    statement_walk(statement, visit_access, data);
     for (int i = 0; i < statement->outputs.count; i++)
         expr_walk(statement->outputs.items[i], visit_access, data);
 }

@@ -352,8 +352,7 @@ static void find_outside(Statement *statement, void *data) {
     Outside *outside = data;
     const List *body = &outside->scan->body.statements;
     if (statement == outside->scan || statement->kind == STATEMENT_REPEAT) return;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i] == statement) return;
+    if (list_find(body, statement) >= 0) return;
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, find_tensor, data);
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], find_tensor, data);

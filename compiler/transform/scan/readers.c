@@ -6,6 +6,7 @@
  *                                                  h is a head
  */
 #include "transform/scan/scan.h"
+#include "analysis/access.h"
 
 #include <stdint.h>
 
@@ -70,15 +71,9 @@ static void find_reader(Statement *statement, void *data) {
     Recurrence *recurrence = finding->recurrence;
     const List *body = &recurrence->scan->body.statements;
     if (statement == recurrence->scan || statement->kind == STATEMENT_REPEAT) return;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i] == statement) return;
+    if (list_find(body, statement) >= 0) return;
     finding->found = false;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, find_read, finding);
-        expr_walk(statement->target, find_read, finding);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], find_read, finding);
+    statement_walk(statement, find_read, finding);
     if (!finding->found) return;
     Reader *reader = scan_reader(recurrence, statement);
     bool single = statement->kind == STATEMENT_LOOP && !statement->reduction;

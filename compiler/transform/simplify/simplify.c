@@ -19,9 +19,7 @@ enum { MAX_ROUNDS = 8 };
  * of the program. */
 static bool is_root(const Program *program, const Tensor *tensor) {
     if (tensor->role != ROLE_OUTPUT) return tensor->role != ROLE_TEMP && tensor->role != ROLE_INPUT;
-    for (int i = 0; i < program->outputs.count; i++)
-        if (program->outputs.items[i] == tensor) return true;
-    return program->outputs.count == 0;
+    return program->outputs.count == 0 || list_find(&program->outputs, tensor) >= 0;
 }
 
 static void add_root(const Tensor *tensor, bool *roots) {
