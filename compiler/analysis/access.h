@@ -10,7 +10,7 @@ void statement_walk(const Statement *statement, void (*visit)(Expr *expr, void *
 /* Every read of a statement, including those inside subscripts; every target. */
 void reads_of(Arena *arena, const Statement *statement, List *list);
 void writes_of(Arena *arena, const Statement *statement, List *list);
-/* The equation of the block, whose statements are all equations, that defines the tensor; or NULL. */
+/* The equation that defines the tensor, in a block of equations alone; or NULL. */
 Statement *loop_writing(const Block *block, const Tensor *tensor);
 /* Both: reads, then targets. */
 List accesses_of(Arena *arena, const Statement *statement);
