@@ -64,12 +64,9 @@ const char *moec_bundle(MoecCompiler *compiler) {
     const Unit *unit = moec_unit(compiler);
     Text text = {.arena = moec_arena(compiler)};
     text_add(&text, "moec-bundle 1\nmodel %s\n", moec_model(compiler));
-    for (int i = 0; i < unit->kernels.count; i++) {
-        const Source *source = unit->kernels.items[i];
+    LIST_EACH(const Source, source, &unit->kernels)
         bundle_add(&text, "extern", source->path, source->text, source->length);
-    }
-    for (int i = 0; i < unit->sources.count; i++) {
-        const Source *source = unit->sources.items[i];
+    LIST_EACH(const Source, source, &unit->sources) {
         if (strcmp(source->path, "--set")) {
             bundle_add_file(&text, source->path, source->text, source->length);
             continue;

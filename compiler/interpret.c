@@ -40,8 +40,7 @@ void moec_interpreter_free(MoecInterpreter *interpreter) {
 
 static double interpreted_operations(const Program *program, const Block *block) {
     double sum = 0;
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         double iterations = 1;
         for (int j = 0; j < statement->loop_count; j++)
             iterations *= (double)statement->loops[j]->axis->size;
@@ -119,8 +118,7 @@ static bool find_slice(const MoecInterpreter *interpreter, const char *name, Sli
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t prefix = strlen(kinds[i].prefix);
         if (strncmp(name, kinds[i].prefix, prefix) != 0) continue;
-        for (int j = 0; j < tensors->count; j++) {
-            const Tensor *tensor = tensors->items[j];
+        LIST_EACH(const Tensor, tensor, tensors) {
             bool scalar = tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_SCALAR;
             if (tensor->role == kinds[i].role && scalar == kinds[i].scalar &&
                 is_called(tensor, name + prefix, slice))

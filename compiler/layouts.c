@@ -23,8 +23,7 @@ const char *moec_layout_of(MoecCompiler *compiler, const MoecPair *pairs, int co
     const List *layouts = moec_layout_list(compiler);
     const char *best = NULL;
     int most = 0;
-    for (int i = 0; i < layouts->count; i++) {
-        const Layout *layout = layouts->items[i];
+    LIST_EACH(const Layout, layout, layouts) {
         int known = layout_recognises(moec_unit(compiler), layout, pairs, count);
         if (known > most) best = layout->name;
         if (known > most) most = known;
@@ -50,11 +49,9 @@ const MoecDocument *moec_layout_files(MoecCompiler *compiler, int *count) {
     MoecDocument *files =
         arena_alloc(moec_arena(compiler), sizeof *files * ((size_t)unit->sources.count + 1));
     *count = 0;
-    for (int i = 0; i < unit->sources.count; i++) {
-        const Source *source = unit->sources.items[i];
+    LIST_EACH(const Source, source, &unit->sources)
         if (is_used_layout(unit, source))
             files[(*count)++] = (MoecDocument){source->path, source->text, source->length};
-    }
     return files;
 }
 

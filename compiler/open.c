@@ -181,8 +181,7 @@ const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *p
     MoecCacheTensor *list =
         arena_alloc(compiler->arena, ((size_t)tensors->count + 1) * sizeof *list);
     *count = 0;
-    for (int i = 0; i < tensors->count; i++) {
-        const Tensor *tensor = tensors->items[i];
+    LIST_EACH(const Tensor, tensor, tensors) {
         if (tensor->role != ROLE_CACHE) continue;
         const char *name = tensor->path ? tensor->path : tensor->name;
         long *shape = arena_alloc(compiler->arena, (MAX_RANK + 1) * sizeof *shape);
@@ -280,13 +279,10 @@ MoecCompiler *moec_open_beside(MoecCompiler *compiler, const char *text, const c
     beside->reports.saved = true;
     beside->model = model;
     list_push(beside->arena, &reading.sources, source);
-    for (int i = 0; i < unit->sources.count; i++) {
-        Source *other = unit->sources.items[i];
+    LIST_EACH(Source, other, &unit->sources)
         if (strcmp(other->path, "--set") != 0 && !path_is_standard(other->path))
             list_push(beside->arena, &reading.sources, other);
-    }
-    for (int i = 0; i < unit->kernels.count; i++)
-        list_push(beside->arena, &reading.sources, unit->kernels.items[i]);
+    list_append(beside->arena, &reading.sources, &unit->kernels);
     bounded(beside, read_model, &reading);
     return beside;
 }
@@ -321,8 +317,7 @@ bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
         const char *is = moec_dump(now, graphs[i], "elaborate", false);
         if (!was || !is || strcmp(was, is) != 0) return false;
     }
-    for (int i = 0; i < now->settings.count; i++) {
-        const Setting *setting = now->settings.items[i];
+    LIST_EACH(const Setting, setting, &now->settings) {
         const Setting *was = find_setting(then, setting->path);
         if (strncmp(setting->path, "train.", 6) || !was) continue;
         if (!same_value(now->unit, was, setting)) return false;

@@ -78,8 +78,6 @@ typedef struct ExternFile {
 void resolve_externs(Unit *unit, const Source *from, Node *node, bool given);
 /* NULL after a report. */
 const ExternFunction *extern_function(const Unit *unit, const Node *node);
-/* True if programs do not call it. */
-bool extern_is_refused(const Unit *unit, const ExternFunction *function);
 /* A regular file as a string; NULL and a problem on failure. */
 char *read_source_text(Arena *arena, const char *path, size_t *length, const char **problem);
 /* An application of a layer whose `extern` cannot replace its equations. */

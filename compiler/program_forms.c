@@ -101,8 +101,7 @@ static void note_call(const CallRow *const *calls, const ScheduleUnit *unit, boo
 
 static void note_kernel(const Kernel *kernel, bool *has) {
     has[HAS_FUSED_KERNEL] |= kernel->members.count > 1;
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
+    LIST_EACH(const Member, member, &kernel->members) {
         has[HAS_ONLINE_SOFTMAX] |= member->is_online_max;
         note_statement(member->statement, has);
         note_small_product(member->statement, has);
@@ -114,15 +113,12 @@ static void note_kernel(const Kernel *kernel, bool *has) {
 static void note_prologue(const Kernel *kernel, bool *has) {
     has[HAS_ROW_PROLOGUE] = true;
     note_kernel(kernel, has);
-    for (int i = 0; i < kernel->locals.count; i++) {
-        const Local *local = kernel->locals.items[i];
+    LIST_EACH(const Local, local, &kernel->locals)
         has[HAS_STORED_ROW] |= local->operand && local->stored;
-    }
 }
 
 static void note_units(const CallRow *const *calls, const List *units, bool *has) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         if (unit->kind == UNIT_REPEAT) note_units(calls, &unit->body, has);
         if (unit->kind == UNIT_CONTRACTION) note_product(unit, has);
         if (unit->kind == UNIT_CALL) note_call(calls, unit, has);
@@ -142,8 +138,7 @@ const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program) {
     bool *has = program->has;
     if (moec_failed(compiler)) return NULL;
     has[HAS_DISPATCHED] |= program->relations.count > 0;
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations) {
         has[HAS_NESTED_DISPATCH] |= relation->outer != NULL;
         has[HAS_COUNTED_DISPATCH] |= relation->rows->expected > 0;
     }
@@ -154,10 +149,8 @@ const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program) {
 
 long moec_scan_chunk(const MoecProgram *program) {
     long chunk = 0;
-    for (int i = 0; i < program->scans.count; i++) {
-        const ScanForm *form = program->scans.items[i];
+    LIST_EACH(const ScanForm, form, &program->scans)
         if (form->chunk_size > chunk) chunk = form->chunk_size;
-    }
     return chunk;
 }
 
@@ -343,8 +336,7 @@ static bool find_extern_uses(UsesOfGraph *found, const char *target, Graph graph
     unit->extern_target = NULL;
     if (!program || compiler->reports.errors) return false;
     block_walk(&program->body, find_extern_use, found);
-    for (int i = 0; i < unit->unused.count; i++) {
-        const ExternUnused *unused = unit->unused.items[i];
+    LIST_EACH(const ExternUnused, unused, &unit->unused) {
         MoecExternUse *use = extern_use_of(found, unused->function);
         if (use && !use->reason)
             use->reason = arena_format(compiler->arena, "%s: %s", found->graph, unused->reason);

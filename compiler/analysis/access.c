@@ -2,6 +2,15 @@
 #include "analysis/access.h"
 #include "base/must.h"
 
+void statement_walk(const Statement *statement, void (*visit)(Expr *expr, void *data), void *data) {
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->target, visit, data);
+        expr_walk(statement->value, visit, data);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], visit, data);
+}
+
 typedef struct Collect {
     Arena *arena;
     List *list;
@@ -26,8 +35,13 @@ void reads_of(Arena *arena, const Statement *statement, List *list) {
 
 void writes_of(Arena *arena, const Statement *statement, List *list) {
     if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target);
-    for (int i = 0; i < statement->outputs.count; i++)
-        list_push(arena, list, statement->outputs.items[i]);
+    list_append(arena, list, &statement->outputs);
+}
+
+Statement *loop_writing(const Block *block, const Tensor *tensor) {
+    LIST_EACH(Statement, statement, &block->statements)
+        if (statement->target->tensor == tensor) return statement;
+    return NULL;
 }
 
 List accesses_of(Arena *arena, const Statement *statement) {
@@ -101,11 +115,9 @@ static bool goes_by(const Flat *flat, const Relation *relation, const Expr *targ
 
 const Relation *listed_rows(const Program *program, const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || !statement_is_scatter(statement)) return NULL;
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations)
         if (relation->flats.count && goes_by(relation->flats.items[0], relation, statement->target))
             return relation;
-    }
     return NULL;
 }
 
@@ -127,8 +139,7 @@ static bool names_coordinate(const Expr *target, const Tensor *coordinate, const
 
 bool lands_alone(const Program *program, const Statement *statement, const Index *row) {
     MUST(statement->kind == STATEMENT_LOOP);
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations) {
         bool all = relation->rows == row->axis && !relation->outer && relation->coordinate[0];
         for (int j = 0; j < MAX_RANK && all && relation->coordinate[j]; j++)
             all = names_coordinate(statement->target, relation->coordinate[j], row);

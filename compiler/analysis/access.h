@@ -4,9 +4,14 @@
 
 #include "ir/ir.h"
 
+/* Calls visit for the target and the value of an equation and for the inputs of a call, and for
+ * everything below them. */
+void statement_walk(const Statement *statement, void (*visit)(Expr *expr, void *data), void *data);
 /* Every read of a statement, including those inside subscripts; every target. */
 void reads_of(Arena *arena, const Statement *statement, List *list);
 void writes_of(Arena *arena, const Statement *statement, List *list);
+/* The equation that defines the tensor, in a block of equations alone; or NULL. */
+Statement *loop_writing(const Block *block, const Tensor *tensor);
 /* Both: reads, then targets. */
 List accesses_of(Arena *arena, const Statement *statement);
 /* True if one of the accesses is of the tensor. */

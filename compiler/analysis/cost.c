@@ -240,10 +240,8 @@ static const char *common_path(Arena *arena, const char *a, const char *b) {
  * operands. */
 static const char *call_path(const Costing *costing, const Statement *statement) {
     const char *path = NULL;
-    for (int i = 0; i < statement->inputs.count; i++) {
-        const Expr *read = statement->inputs.items[i];
+    LIST_EACH(const Expr, read, &statement->inputs)
         path = common_path(costing->arena, path, costing->makers[read->tensor->id]);
-    }
     return path ? path : costing->path;
 }
 
@@ -316,8 +314,7 @@ static void add_scan(Costing *costing, const Statement *scan) {
 }
 
 static void add_block_cost(Costing *costing, const Block *block, const Statement *repeat) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         costing->repeat = repeat;
         if (statement->kind == STATEMENT_REPEAT)
             add_block_cost(costing, &statement->body, statement);

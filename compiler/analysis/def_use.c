@@ -17,8 +17,7 @@ static void add_accesses(DefUse *def_use, const List *exprs, bool write) {
 
 static void add_block_uses(DefUse *def_use, Block *block, const ProgramPoint *outer) {
     Arena *arena = def_use->program->arena;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         ProgramPoint point = {statement, block, outer ? outer->statement : NULL, outer};
         if (statement->kind == STATEMENT_REPEAT) {
             ProgramPoint *around = arena_alloc(arena, sizeof *around);
@@ -92,8 +91,7 @@ bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
     const List *writes = writes_to(def_use, read->tensor);
     MUST(position >= 0 && position < def_use->count);
     const Statement *repeat = def_use->points[position].repeat;
-    for (int i = 0; i < writes->count; i++) {
-        const TensorAccess *write = writes->items[i];
+    LIST_EACH(const TensorAccess, write, writes) {
         if (write->position < position) continue;
         if (def_use->points[write->position].repeat == repeat && differs(read, write->expr, repeat))
             continue;
@@ -105,21 +103,17 @@ bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
     const List *writes = writes_to(def_use, tensor);
     if (!repeat) return false;
-    for (int i = 0; i < writes->count; i++) {
-        const TensorAccess *write = writes->items[i];
+    LIST_EACH(const TensorAccess, write, writes)
         if (def_use->points[write->position].repeat == repeat &&
             !expr_uses_index(write->expr, repeat->index))
             return true;
-    }
     return false;
 }
 
 bool def_use_reads_in(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
     MUST(tensor->id < def_use->tensor_count);
     const List *accesses = &def_use->accesses[tensor->id];
-    for (int i = 0; i < accesses->count; i++) {
-        const TensorAccess *access = accesses->items[i];
+    LIST_EACH(const TensorAccess, access, accesses)
         if (!access->write && def_use->points[access->position].repeat != repeat) return false;
-    }
     return true;
 }

@@ -51,8 +51,7 @@ static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, 
 static Tensor *gather_at(const Relation *relation, const Expr *read, int first, const Index *row,
                          int *count) {
     MUST(read->kind == EXPR_READ);
-    for (int i = 0; i < relation->flats.count; i++) {
-        const Flat *flat = relation->flats.items[i];
+    LIST_EACH(const Flat, flat, &relation->flats) {
         *count = flat->count;
         if (subscripts_are(read, first, flat->of, flat->count, row)) return flat->table;
     }

@@ -2,6 +2,7 @@
  * lookahead_trace.c finds the predictions that depend on later tokens, and why. */
 #include "analysis/lookahead.h"
 
+#include "analysis/access.h"
 #include "analysis/past.h"
 #include "ir/call.h"
 #include "base/must.h"
@@ -47,8 +48,7 @@ static void add_leaves(Leaves *leaves, const Expr *expr) {
 }
 
 static void note_axes(Lookahead *look, const Leaves *leaves) {
-    for (int i = 0; i < leaves->axes.count; i++) {
-        Axis *axis = leaves->axes.items[i];
+    LIST_EACH(Axis, axis, &leaves->axes) {
         if (axis->kind != AXIS_PLAIN || axis->size > MAX_AXIS || look_matters(look, axis)) continue;
         list_push(look->program->arena, &look->axes, axis);
         look->changed = true;
@@ -76,21 +76,14 @@ static void note_expr(Expr *expr, void *data) {
 }
 
 static void note_origins(Statement *statement, void *data) {
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, note_expr, data);
-        expr_walk(statement->value, note_expr, data);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_expr, data);
+    statement_walk(statement, note_expr, data);
 }
 
 /* Those of the sequence, and all that conditions and subscripts relate to them. */
 static void find_axes(Lookahead *look) {
     Program *program = look->program;
-    for (int i = 0; i < program->axes.count; i++) {
-        Axis *axis = program->axes.items[i];
+    LIST_EACH(Axis, axis, &program->axes)
         if (axis->kind == AXIS_SEQUENCE) list_push(program->arena, &look->axes, axis);
-    }
     do {
         look->changed = false;
         block_walk(&program->body, note_origins, look);
@@ -412,8 +405,7 @@ static void run_scan(Lookahead *look, const Statement *scan) {
 }
 
 static void run_block(Lookahead *look, const Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         if (statement->once) continue; /* for the next step */
         if (statement->kind == STATEMENT_REPEAT)
             run_block(look, &statement->body);
@@ -431,8 +423,7 @@ static void run_block(Lookahead *look, const Block *block) {
 /* The only input of a kind along the sequence, or NULL. */
 static const Tensor *input_along(const Program *program, MoecInput kind) {
     const Tensor *found = NULL;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         bool along = tensor->role == ROLE_INPUT && tensor->declared == kind && tensor->rank == 2 &&
                      tensor->axes[1] == program->sequence;
         if (along && found) return NULL;

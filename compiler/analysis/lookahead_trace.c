@@ -56,8 +56,7 @@ static void add_writer(Trace *trace, const Statement *statement, const Expr *tar
 }
 
 static void add_writers(Trace *trace, const Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         const Statement *outer = trace->scan;
         if (statement_is_scan(statement)) trace->scan = statement;
         add_writers(trace, &statement->body);
@@ -132,8 +131,7 @@ static void add_leak(Trace *trace, const Writer *writer, const Expr *read, int d
                  .most = distance};
     if (leak.kind == LEAK_SCAN) leak.statement = writer->scan;
     leak.span = span_of(&leak);
-    for (int i = 0; i < trace->leaks.count; i++) {
-        Leak *other = trace->leaks.items[i];
+    LIST_EACH(Leak, other, &trace->leaks) {
         if (!same_span(other->span, leak.span)) continue;
         if (distance > other->most) other->most = distance;
         if (distance < other->least) other->least = distance;
@@ -154,8 +152,7 @@ static void add_pending(Trace *trace, const Tensor *tensor, long cell, int at) {
 }
 
 static void follow(Trace *trace, const Writer *writer, const List *reads, int at) {
-    for (int i = 0; i < reads->count; i++) {
-        const CellRead *one = reads->items[i];
+    LIST_EACH(const CellRead, one, reads) {
         const Tensor *tensor = one->read->tensor;
         if (one->value.known || one->value.latest < trace->limit) continue;
         int position = position_of(trace->look, tensor, one->cell);
@@ -185,8 +182,7 @@ static void follow_cell(Trace *trace, const PendingCell *one) {
     Lookahead *look = trace->look;
     const Tensor *tensor = one->tensor;
     int own = position_of(look, tensor, one->cell);
-    for (int i = 0; i < trace->writers[tensor->id].count; i++) {
-        const Writer *writer = trace->writers[tensor->id].items[i];
+    LIST_EACH(const Writer, writer, &trace->writers[tensor->id]) {
         List reads = {0};
         look->reads = &reads;
         if (assign_cell(look, writer->target, one->cell)) look_statement(look, writer->statement);
@@ -224,8 +220,7 @@ static void check_cell(Trace *trace, const Tensor *tensor, long cell, int limit)
 
 static void check_outputs(Trace *trace) {
     const Program *program = trace->look->program;
-    for (int i = 0; i < program->outputs.count; i++) {
-        const Tensor *tensor = program->outputs.items[i];
+    LIST_EACH(const Tensor, tensor, &program->outputs) {
         trace->traced = 0;
         if (tensor->probe != MOEC_PROBE_NONE) continue;
         for (long j = 0; j < trace->look->grids[tensor->id].size; j++) {
@@ -254,10 +249,8 @@ static void check_subscripted(Trace *trace, Expr *read) {
     look->reads = &reads;
     look_value(look, read);
     look->reads = NULL;
-    for (int i = 0; i < reads.count; i++) {
-        const CellRead *one = reads.items[i];
+    LIST_EACH(const CellRead, one, &reads)
         if (one->read->tensor == look->next && one->value.latest > limit) limit = one->value.latest;
-    }
     for (int i = 0; limit >= 0 && i < reads.count; i++) {
         CellRead *one = reads.items[i];
         if (one->read != read) continue;
@@ -295,10 +288,8 @@ static void trace_reads(Statement *statement, void *data) {
         trace->limits = (List){0};
         trace->traced = 0;
         check_positions(trace, statement, 0, trace->subscripted.items[i]);
-        for (int j = 0; j < trace->limits.count; j++) {
-            const CellRead *one = trace->limits.items[j];
+        LIST_EACH(const CellRead, one, &trace->limits)
             check_cell(trace, one->read->tensor, one->cell, one->value.latest);
-        }
     }
 }
 

@@ -64,8 +64,7 @@ static bool has_fixed_size(const Expr *expr) {
 
 static bool is_listed_use(const List *origins, const Origin *origin) {
     const int rank = origin->parameter->rank;
-    for (int i = 0; i < origins->count; i++) {
-        const Origin *other = origins->items[i];
+    LIST_EACH(const Origin, other, origins) {
         int same = other->parameter == origin->parameter ? 0 : -1;
         while (same >= 0 && same < rank && other->at[same] == origin->at[same]) same++;
         if (same == rank) return true;
@@ -224,8 +223,7 @@ static void note_use(Finder *finder, const Expr *expr, ParameterRole way, const 
         note_use(finder, expr->args[i], way, others);
     if (expr->kind != EXPR_READ) return;
     const List *origins = &finder->origins[expr->tensor->id];
-    for (int i = 0; i < origins->count; i++) {
-        const Origin *origin = origins->items[i];
+    LIST_EACH(const Origin, origin, origins) {
         List strangers = {0};
         for (int j = 0; others && j < others->count; j++)
             if (!has_origin(finder, others->items[j], origin->parameter))
@@ -358,8 +356,7 @@ static void find_in_call(Finder *finder, const Statement *statement) {
     for (int i = 0; i < statement->inputs.count && statement->row->sums; i++) {
         const int summed = statement->row->sums(statement, i);
         const List *origins = &finder->origins[call_input(statement, i)->tensor->id];
-        for (int k = 0; k < origins->count; k++) {
-            const Origin *origin = origins->items[k];
+        LIST_EACH(const Origin, origin, origins) {
             ParameterFacts *facts = origin->parameter->facts;
             if (!finder->open[origin->parameter->id]) continue;
             *(summed >= 0 ? &facts->product : &facts->shift) = true;
@@ -419,10 +416,8 @@ void parameter_facts(Program *program) {
     finder.open = arena_alloc(program->arena, count * sizeof *finder.open);
     finder.makers = arena_alloc(program->arena, count * sizeof *finder.makers);
     block_walk(&program->body, count_writes, &finder);
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_PARAMETER) begin_facts(&finder, tensor);
-    }
     if (program->loss) {
         const Reach reach = gradient_reach(program);
         finder.counts = reach.to_loss;
@@ -455,4 +450,8 @@ MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
         return SIDE_AHEAD;
     if (facts->product) return use & AXIS_SUMMED ? SIDE_ROWS : SIDE_COLUMNS;
     return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
+}
+
+OwnNumber *tensor_own(const Tensor *parameter, const char *name) {
+    return list_named(&parameter->own, offsetof(OwnNumber, name), name);
 }

@@ -54,4 +54,7 @@ MatrixSide matrix_side_of(const Tensor *parameter, int axis);
 /* True if it is a matrix for an optimizer, to which weight decay applies. */
 bool is_matrix(const Tensor *parameter);
 
+/* The value of an optimizer option for this parameter alone; NULL: none. */
+OwnNumber *tensor_own(const Tensor *parameter, const char *name);
+
 #endif

@@ -70,8 +70,7 @@ static void def_use_statements(Flow *flow) {
         Statement *statement = flow->statements.items[i];
         reads_of(arena, statement, &flow->reads[i]);
         if (statement->kind == STATEMENT_LOOP) note_made(flow, i, statement->target);
-        for (int k = 0; k < statement->outputs.count; k++) {
-            const Expr *output = statement->outputs.items[k];
+        LIST_EACH(const Expr, output, &statement->outputs) {
             note_made(flow, i, output);
             if (statement_selects(statement)) flow->choice[output->tensor->id] = statement;
         }
@@ -130,10 +129,8 @@ static void mark_matrices(Flow *flow) {
         }
         if (flow->has_matrix[i]) flow->leaf[statement->target->tensor->id] = true;
     }
-    for (int i = 0; i < flow->program->tensors.count; i++) {
-        const Tensor *tensor = flow->program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &flow->program->tensors)
         flow->leaf[tensor->id] |= is_carried_flow(tensor);
-    }
 }
 
 /* ---- before and after ---- */
@@ -637,14 +634,9 @@ List parameter_flow(Program *program) {
     Flow flow = {.program = program};
     def_use_statements(&flow);
     mark_matrices(&flow);
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_PARAMETER && tensor->facts) find_flow(&flow, tensor);
-    }
     count_meeting(&flow);
-    for (int i = 0; i < flow.flows.count; i++) {
-        ParameterFlow *own = flow.flows.items[i];
-        own->joins |= flow.vector[own->tensor->id];
-    }
+    LIST_EACH(ParameterFlow, own, &flow.flows) own->joins |= flow.vector[own->tensor->id];
     return flow.flows;
 }

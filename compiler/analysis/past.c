@@ -453,10 +453,8 @@ static void find_past_blocks(Statement *statement, void *data) {
     if (!found.axis || found.axis == past->sequence) return;
     const long known = block_of_axis(past, found.axis);
     if (known && known != found.size)
-        for (int i = 0; i < past->blocks.count; i++) {
-            PastBlocks *blocks = past->blocks.items[i];
+        LIST_EACH(PastBlocks, blocks, &past->blocks)
             if (blocks->axis == found.axis) blocks->size = -1;
-        }
     if (known) return;
     PastBlocks *blocks = arena_alloc(past->program->arena, sizeof *blocks);
     *blocks = found;

@@ -25,8 +25,7 @@ Range range_of_tensor(const Program *program, const Tensor *tensor) {
     if (tensor->role == ROLE_INPUT && tensor->rank == 0 && program->sequence &&
         program->context > 0)
         return (Range){0, program->context - program->sequence->size};
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations) {
         int first =
             relation->mask->rank > 0 && relation->mask->axes[0]->kind == AXIS_REPEAT ? 1 : 0;
         for (int j = 0; j + first < relation->mask->rank; j++)

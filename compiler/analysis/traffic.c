@@ -59,8 +59,7 @@ static void visit_traffic(Statement *statement, void *data) {
     Traffic *traffic = data;
     List reads = {0};
     reads_of(traffic->program->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        const Expr *read = reads.items[i];
+    LIST_EACH(const Expr, read, &reads) {
         double elements = access_elements(read, false), *most = &traffic->read[read->tensor->id];
         if (elements > *most) *most = elements;
     }
@@ -69,10 +68,8 @@ static void visit_traffic(Statement *statement, void *data) {
 /* True if prepared tensors are computed from the parameter. */
 static bool is_source(const Program *program, const Tensor *parameter) {
     if (!program->prepare || program->rounded) return false;
-    for (int i = 0; i < program->prepare->tensors.count; i++) {
-        const Tensor *tensor = program->prepare->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->prepare->tensors)
         if (tensor->path && !strcmp(tensor->path, parameter->path)) return true;
-    }
     return false;
 }
 

@@ -36,6 +36,14 @@ typedef struct List {
     int capacity;
 } List;
 
+/* A loop over the items of a list, also over those that its body appends:
+ * LIST_EACH(const Tensor, tensor, &program->tensors) ... with const Tensor *tensor. The outer loop
+ * declares the item and runs once. */
+#define LIST_EACH(Type, item, list)                                                                \
+    for (Type *item = NULL, **item##_once = &item; item##_once; item##_once = NULL)                \
+        for (int item##_at = 0;                                                                    \
+             item##_at < (list)->count && (item = (list)->items[item##_at], true); item##_at++)
+
 void list_push(Arena *arena, List *list, void *item);
 /* Adds a copy of an item of `bytes` bytes; returns the copy. */
 void *list_copy(Arena *arena, List *list, const void *item, size_t bytes);

@@ -61,8 +61,7 @@ int span_column(Span span) {
 /* A construct can be read more than once (a layer applied twice). Each of its messages is reported
  * once. */
 static bool is_known(const Reports *reports, Severity severity, Span span, const char *message) {
-    for (int i = 0; i < reports->list.count; i++) {
-        const Report *report = reports->list.items[i];
+    LIST_EACH(const Report, report, &reports->list) {
         if (report->severity != severity || report->span.source != span.source) continue;
         if (report->span.start == span.start && !strcmp(report->message, message)) return true;
     }
@@ -275,8 +274,7 @@ static void add_picture(Text *out, Arena *arena, Span span) {
 static List reports_of(const Reports *reports, Arena *arena, Severity severity) {
     List chosen = {0};
     bool within = false;
-    for (int i = 0; i < reports->list.count; i++) {
-        Report *report = reports->list.items[i];
+    LIST_EACH(Report, report, &reports->list) {
         if (report->severity == SEVERITY_ERROR || report->severity == SEVERITY_WARNING)
             within = report->severity == severity;
         if (within) list_push(arena, &chosen, report);
@@ -297,8 +295,7 @@ static const char *location_of(Arena *arena, Span span) {
 
 static void add_reports(Text *text, Arena *arena, const List *list) {
     Text out = *text;
-    for (int i = 0; i < list->count; i++) {
-        const Report *report = list->items[i];
+    LIST_EACH(const Report, report, list) {
         if (report->severity == SEVERITY_HELP) {
             text_add(&out, "  help: %s\n", shown(arena, report->message));
             continue;
@@ -391,8 +388,7 @@ char *warnings_text(const Reports *reports, Arena *arena) {
 
 static char *list_json(Arena *arena, const List *list) {
     json_t *array = json_array();
-    for (int i = 0; i < list->count; i++) {
-        const Report *report = list->items[i];
+    LIST_EACH(const Report, report, list) {
         json_t *object = json_object();
         json_object_set_new(object, "severity", json_text(severity_names[report->severity]));
         const char *code = code_of(report);

@@ -98,8 +98,7 @@ static void extern_gradient(Backward *backward, const Statement *statement) {
     Statement *call = statement_call(program, backward->block, CALL_EXTERN, statement->span);
     call->external = own;
     for (int i = 0; i < count; i++) list_push(program->arena, &call->inputs, inputs.items[i]);
-    for (int i = 0; i < adjoints.count; i++)
-        list_push(program->arena, &call->inputs, adjoints.items[i]);
+    list_append(program->arena, &call->inputs, &adjoints);
     for (int i = 0; i < count; i++) {
         Expr *operand = inputs.items[i];
         if (operand->tensor->type == TYPE_INT) continue;

@@ -9,11 +9,9 @@
 
 double role_bytes(const Program *program, Role role) {
     double bytes = 0;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors)
         if (tensor->role == role && !(tensor->of && tensor->of->frozen))
             bytes += 4.0 * (double)tensor_elements(tensor);
-    }
     return bytes;
 }
 
@@ -75,12 +73,10 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
 
 static json_t *layer_costs_json(const Cost *cost) {
     json_t *layers = json_array();
-    for (int i = 0; i < cost->layers.count; i++) {
-        const LayerCost *layer = cost->layers.items[i];
+    LIST_EACH(const LayerCost, layer, &cost->layers)
         json_array_append_new(layers, json_make("{s:s, s:f, s:f, s:f}", "path", layer->path,
                                                 "parameters", layer->parameters, "active",
                                                 layer->active, "flops", layer->flops));
-    }
     return layers;
 }
 
@@ -130,10 +126,8 @@ const char *moec_cost_json(MoecCompiler *compiler) {
 
 static bool has_inside(const List *settings, const char *path) {
     size_t length = strlen(path);
-    for (int i = 0; i < settings->count; i++) {
-        const Setting *other = settings->items[i];
+    LIST_EACH(const Setting, other, settings)
         if (!strncmp(other->path, path, length) && other->path[length] == '.') return true;
-    }
     return false;
 }
 
@@ -148,10 +142,8 @@ static json_t *setting_json(const List *settings, const Setting *setting) {
 const char *moec_options_json(MoecCompiler *compiler) {
     const List *settings = moec_settings(compiler);
     json_t *root = json_object();
-    for (int i = 0; i < settings->count; i++) {
-        const Setting *setting = settings->items[i];
+    LIST_EACH(const Setting, setting, settings)
         if (!setting->unread)
             json_object_set_new(root, setting->path, setting_json(settings, setting));
-    }
     return arena_take(moec_arena(compiler), json_write_new(root, JSON_INDENT(2)));
 }

@@ -100,8 +100,7 @@ static void add_layer_table(Text *text, const List *layers) {
     List rows = fold_layers(arena, layers);
     double parameters = 0, flops = 0;
     int width = MIN_WIDTH;
-    for (int i = 0; i < rows.count; i++) {
-        const FoldedLayer *row = rows.items[i];
+    LIST_EACH(const FoldedLayer, row, &rows) {
         parameters = fmax(parameters, row->first->parameters * row->numbers.count);
         flops = fmax(flops, row->first->flops * row->numbers.count);
         width = (int)fmax(width, (double)strlen(row_name(arena, row)));
@@ -110,8 +109,7 @@ static void add_layer_table(Text *text, const List *layers) {
                         work = quantity_column(flops);
     text_add(text, "  %-*s  %5s  %10s  %9s  %11s\n", width, "layer", "count", "parameters",
              "activated", arena_format(arena, "%sFLOP/token", work.prefix));
-    for (int i = 0; i < rows.count; i++) {
-        const FoldedLayer *row = rows.items[i];
+    LIST_EACH(const FoldedLayer, row, &rows) {
         double count = row->numbers.count;
         text_add(text, "  %-*s  %5.0f  %10s  %9s  %11s\n", width, row_name(arena, row), count,
                  quantity_prefixed(count * row->first->parameters, sizes).text,
@@ -166,10 +164,8 @@ static const char *wide_name(const Tensor *tensor) {
 /* Of a model that refines inputs, instead of decoding: the command for them. */
 static void add_refinement(Text *text, const Program *forward) {
     bool tokens = false;
-    for (int i = 0; i < forward->tensors.count; i++) {
-        const Tensor *tensor = forward->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &forward->tensors)
         tokens |= tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_TOKEN;
-    }
     text_add(text, "  refinement       one program run per step; %s\n",
              tokens ? "moec generate writes text" : "moec sample writes samples");
 }
@@ -271,10 +267,8 @@ static void add_masked(Text *text, Program *program) {
 }
 
 static const Tensor *dense_tensor_at(const List *tensors, Span span) {
-    for (int i = 0; i < tensors->count; i++) {
-        const Tensor *tensor = tensors->items[i];
+    LIST_EACH(const Tensor, tensor, tensors)
         if (tensor->dense && same_location(tensor->span, span)) return tensor;
-    }
     return NULL;
 }
 

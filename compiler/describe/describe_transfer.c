@@ -39,12 +39,10 @@ static const char *init_text(Arena *arena, const Init *init) {
 
 static json_t *row_json(Arena *arena, const Tuning *tuning, const Tuned *row) {
     json_t *numbers = json_object();
-    for (int i = 0; i < row->numbers.count; i++) {
-        const TunedNumber *number = row->numbers.items[i];
+    LIST_EACH(const TunedNumber, number, &row->numbers)
         json_object_set_new(numbers, number->name,
                             json_make("{s:f, s:f, s:s?}", "before", number->before, "after",
                                       number->after, "clause", number->clause));
-    }
     const ParameterFlow *flow = row->flow;
     return json_make("{s:s, s:s?, s:s?, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:b, s:b}, s:o}", "path",
                      flow->tensor->path, "kind", row->kind, "counterpart",
@@ -84,8 +82,7 @@ static bool is_changed(const TunedNumber *number) {
 static bool find_factors(Arena *arena, const Tuned *row, const char *cells[FACTORS]) {
     bool changed = false;
     for (int i = 0; i < FACTORS; i++) cells[i] = "1";
-    for (int i = 0; i < row->numbers.count; i++) {
-        const TunedNumber *number = row->numbers.items[i];
+    LIST_EACH(const TunedNumber, number, &row->numbers) {
         int column = factor_of(number);
         if (column < 0 || !is_changed(number)) continue;
         cells[column] = number->before != 0
@@ -102,8 +99,7 @@ static const char *other_settings(Arena *arena, const Tuning *tuning) {
     Text text = {.arena = arena};
     for (int i = 0; i < tuning->rows.count; i++) {
         const List *numbers = &((const Tuned *)tuning->rows.items[i])->numbers;
-        for (int k = 0; k < numbers->count; k++) {
-            const TunedNumber *number = numbers->items[k];
+        LIST_EACH(const TunedNumber, number, numbers) {
             bool listed = factor_of(number) >= 0 || !is_changed(number);
             for (int j = 0; j < names.count; j++) listed |= !strcmp(names.items[j], number->name);
             if (listed) continue;
@@ -117,15 +113,12 @@ static const char *other_settings(Arena *arena, const Tuning *tuning) {
 char *tuning_factors(Arena *arena, const Tuning *tuning) {
     Text text = {.arena = arena};
     int width = MIN_PATH, unchanged = 0;
-    for (int i = 0; i < tuning->rows.count; i++) {
-        const Tuned *row = tuning->rows.items[i];
+    LIST_EACH(const Tuned, row, &tuning->rows)
         width = (int)fmax(width, (double)strlen(row->flow->tensor->path));
-    }
     text_add(&text, "%s from %s by %s: factors\n  %-*s  %8s  %8s  %10s\n", tuning->to->name,
              tuning->base, tuning->rule, width, "parameter", factor_titles[0], factor_titles[1],
              factor_titles[2]);
-    for (int i = 0; i < tuning->rows.count; i++) {
-        const Tuned *row = tuning->rows.items[i];
+    LIST_EACH(const Tuned, row, &tuning->rows) {
         const char *cells[FACTORS];
         if (find_factors(arena, row, cells))
             text_add(&text, "  %-*s  %8s  %8s  %10s\n", width, row->flow->tensor->path, cells[0],
@@ -147,8 +140,7 @@ char *tuning_factors(Arena *arena, const Tuning *tuning) {
 static const char *tuned_numbers_text(Arena *arena, const Tuned *row) {
     Text text = {.arena = arena};
     text_add(&text, "  %s\n", row->kind ? row->kind : "no matching kind: settings unchanged");
-    for (int i = 0; i < row->numbers.count; i++) {
-        const TunedNumber *number = row->numbers.items[i];
+    LIST_EACH(const TunedNumber, number, &row->numbers) {
         bool init = !strcmp(number->name, "init"), random = row->init.kind != MOEC_INIT_CONSTANT;
         if (init ? !random : number->after == number->before) continue;
         text_add(&text, "    %-10s %-10s",

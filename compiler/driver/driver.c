@@ -506,8 +506,10 @@ double moec_cache_traffic(MoecProgram *step, long positions) {
     return sequences * (grown + (double)constant_bytes(step));
 }
 
-MoecProgram *const *with_others(MoecCompiler *compiler, MoecProgram *const *programs, int *count,
-                                bool hosted) {
+/* Adds the programs that belong to these: for whole-matrix updates to the elementwise one; in a
+ * hosted text, for prepared tensors to that of decoding. Others have prepared tensors in files. */
+static MoecProgram *const *with_others(MoecCompiler *compiler, MoecProgram *const *programs,
+                                       int *count, bool hosted) {
     MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 2) * sizeof(MoecProgram *));
     MoecProgram *prepares = NULL;
     bool updates = false;

@@ -28,10 +28,6 @@ unsigned pass_missing(const PassRow *rows, int count, const PassRow *pass, Graph
                       Machine machine, unsigned properties);
 /* The training or forward program of one process of the mesh; NULL after an error. */
 Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
-/* Adds the programs that belong to these: for whole-matrix updates to the elementwise one; in a
- * hosted text, for prepared tensors to that of decoding. Others have prepared tensors in files. */
-MoecProgram *const *with_others(MoecCompiler *compiler, MoecProgram *const *programs, int *count,
-                                bool hosted);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

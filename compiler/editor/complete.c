@@ -27,10 +27,8 @@ static void offer_completion(Offers *offers, const char *label, MoecCompletionKi
 }
 
 static void offer_all(Offers *offers, const List *nodes, MoecCompletionKind kind) {
-    for (int i = 0; i < nodes->count; i++) {
-        const Node *node = nodes->items[i];
+    LIST_EACH(const Node, node, nodes)
         offer_completion(offers, node->name, kind, line_of_declaration(offers->arena, node));
-    }
 }
 
 static void offer_layers(Offers *offers, Unit *unit) {

@@ -33,11 +33,9 @@ static List facts_of_group(const Unit *unit, const DocGroup *group) {
     List found = {0};
     const Source *first = unit->sources.items[0];
     const List *nodes = group_nodes(unit, group);
-    for (int i = 0; i < nodes->count; i++) {
-        const Node *node = nodes->items[i];
+    LIST_EACH(const Node, node, nodes)
         if (path_is_standard(first->path) || node->span.source == first)
             list_push(unit->arena, &found, (void *)facts_of(unit->arena, node));
-    }
     if (!group->list && path_is_standard(first->path)) add_function_facts(unit, &found);
     return found;
 }
@@ -135,10 +133,8 @@ static void add_facts_list(Text *out, const char *title, const List *found) {
         if (length > width) width = length;
     }
     if (found->count) text_add(out, "%s%s\n", out->length ? "\n" : "", title);
-    for (int i = 0; i < found->count; i++) {
-        const Facts *facts = found->items[i];
+    LIST_EACH(const Facts, facts, found)
         text_add(out, "  %-*s  %s\n", width, facts->name, summary_of(out->arena, facts));
-    }
 }
 
 static const char *option_head(Arena *arena, const OptionFacts *option) {
@@ -217,8 +213,7 @@ static void add_declaration(Text *out, const Facts *facts) {
     add_doc_text(out, facts->text);
     if (facts->options.count)
         text_add(out, "\n| option | type | default | description |\n|---|---|---|---|\n");
-    for (int i = 0; i < facts->options.count; i++) {
-        const OptionFacts *row = facts->options.items[i];
+    LIST_EACH(const OptionFacts, row, &facts->options) {
         const char *limits = row->limits ? arena_format(arena, " in %s", row->limits) : "";
         const char *value = row->value ? arena_format(arena, "`%s`", row->value) : "required";
         text_add(out, "| `%s` | `%s%s` | %s | %s |\n", row->name, row->type, limits, value,
@@ -247,8 +242,7 @@ static void add_function(Text *out, const Facts *facts) {
 
 static void add_markdown(Text *out, const List *found) {
     bool table = false;
-    for (int i = 0; i < found->count; i++) {
-        const Facts *facts = found->items[i];
+    LIST_EACH(const Facts, facts, found) {
         bool function = !strcmp(facts->kind, "function");
         if (function && !table)
             text_add(out, "\n| function | value | example | `y` |\n|---|---|---|---|\n");
@@ -309,7 +303,7 @@ const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form)
         if (name && strcmp(groups[i].name, name)) continue;
         list = true;
         List found = facts_of_group(unit, &groups[i]);
-        for (int k = 0; k < found.count; k++) list_push(unit->arena, &all, found.items[k]);
+        list_append(unit->arena, &all, &found);
         if (form == MOEC_DOC_MARKDOWN && found.count) {
             add_title(&out, groups[i].name);
             add_markdown(&out, &found);
@@ -331,8 +325,8 @@ const char *moec_doc_nearest(MoecCompiler *compiler, const char *name) {
     for (int g = 0; unit && g < GROUP_COUNT; g++) {
         list_push(unit->arena, &names, (void *)groups[g].name);
         const List *nodes = group_nodes(unit, &groups[g]);
-        for (int i = 0; i < nodes->count; i++) {
-            const Node *node = nodes->items[i], *body = layer_body(node);
+        LIST_EACH(const Node, node, nodes) {
+            const Node *body = layer_body(node);
             list_push(unit->arena, &names, (void *)node->name);
             for (int k = 0; k < body->count; k++)
                 if (body->kids[k]->kind == NODE_OPTION) {

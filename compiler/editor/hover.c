@@ -39,12 +39,10 @@ static const char *hover_function(const Unit *unit, const char *name) {
     List functions = {0};
     Text out = {.arena = unit->arena};
     add_function_facts(unit, &functions);
-    for (int i = 0; i < functions.count; i++) {
-        const Facts *facts = functions.items[i];
+    LIST_EACH(const Facts, facts, &functions)
         if (!strcmp(facts->name, name))
             text_add(&out, "%s```moe\n%s\n```\n\n%s", out.text ? "\n" : "", facts->signature,
                      facts->text);
-    }
     return out.text;
 }
 

@@ -91,8 +91,8 @@ static const Node *leading_option(const Node *layer, const char *path, const cha
 static const char *moved_path(const OptionRenaming *renaming, const char *path) {
     const Unit *units[] = {renaming->unit, standard_unit(renaming->unit)};
     for (int u = 0; u < 2; u++)
-        for (int i = 0; i < units[u]->layers.count; i++) {
-            const Node *layer = units[u]->layers.items[i], *body = layer_body(layer);
+        LIST_EACH(const Node, layer, &units[u]->layers) {
+            const Node *body = layer_body(layer);
             for (int k = 0; k < body->count; k++) {
                 const Node *option = body->kids[k];
                 if (option->kind != NODE_OPTION || !option->aliases || !strchr(path, '.')) continue;

@@ -133,8 +133,8 @@ static void move_from(Elaborator *e, Record *record, const char *from, const cha
 }
 
 void adopt_moves(Elaborator *e, const Node *layer, Record *record) {
-    for (int i = 0; i < e->unit->layers.count; i++) {
-        const Node *group = e->unit->layers.items[i], *body = layer_body(group);
+    LIST_EACH(const Node, group, &e->unit->layers) {
+        const Node *body = layer_body(group);
         for (int k = 0; k < body->count; k++) {
             const Node *option = body->kids[k], *aliases = option->aliases;
             for (int j = 0; aliases && option->kind == NODE_OPTION && j < aliases->count; j++) {
@@ -166,8 +166,7 @@ Value *renamed_value(Elaborator *e, const Node *option, Value *value) {
 }
 
 const Node *layer_formerly(Elaborator *e, const char *name) {
-    for (int i = 0; i < e->unit->declared.count; i++) {
-        const Node *layer = e->unit->declared.items[i];
+    LIST_EACH(const Node, layer, &e->unit->declared) {
         if (!alias_find(layer, name, false)) continue;
         report_renamed(e->reports, layer->name_span, node_kind_name(layer->kind), name,
                        layer->name);

@@ -47,8 +47,7 @@ static bool means_function(Elaborator *e, const Node *node, const Node *layer, i
 }
 
 void warn_of_functions(Unit *unit) {
-    for (int i = 0; i < unit->layers.count; i++) {
-        const Node *layer = unit->layers.items[i];
+    LIST_EACH(const Node, layer, &unit->layers) {
         bool function = false;
         for (int arguments = 1; arguments <= 3; arguments++)
             function = function || is_function(unit, layer->name, arguments);

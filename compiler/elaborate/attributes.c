@@ -7,6 +7,7 @@
  * the entry, which form a clip group. All other attributes are options of the optimizer.
  */
 #include "elaborate/elaborate.h"
+#include "analysis/parameter_facts.h"
 
 #include <string.h>
 
@@ -41,15 +42,9 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
 }
 
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
-    for (int i = 0; i < tensor->own.count; i++) {
-        OwnNumber *own = tensor->own.items[i];
-        if (strcmp(own->name, name)) continue;
-        own->value = value;
-        return;
-    }
-    OwnNumber *own = arena_alloc(arena, sizeof *own);
-    *own = (OwnNumber){name, value};
-    list_push(arena, &tensor->own, own);
+    OwnNumber *own = tensor_own(tensor, name);
+    if (!own) own = list_copy(arena, &tensor->own, &(OwnNumber){.name = name}, sizeof *own);
+    own->value = value;
 }
 
 static void set_deviation(Arena *arena, Tensor *tensor, double deviation) {
@@ -113,8 +108,7 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor) {
  * that name. */
 Value *take_attributes(const Node *layer, Record *record) {
     if (option_called(layer, "parameters")) return NULL;
-    for (int i = 0; i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i];
+    LIST_EACH(RecordField, entry, &record->entries) {
         if (strcmp(entry->name, "parameters")) continue;
         list_remove(&record->entries, entry);
         return entry->value;

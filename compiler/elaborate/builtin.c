@@ -59,8 +59,7 @@ static Value *hoist_reduction(Elaborator *e, Reduction reduction, Index *const *
 
 Value *held(Elaborator *e, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
-    Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, value, value->span);
-    return result;
+    return hoist_reduction(e, REDUCE_NONE, NULL, 0, value, value->span);
 }
 
 static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {

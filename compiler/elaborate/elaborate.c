@@ -82,8 +82,7 @@ Value *train_group(Elaborator *e, const Node *layer, Record *record) {
 
 /* Outputs have unique names. */
 static void check_output_name(Elaborator *e, const char *name, Span span) {
-    for (int i = 0; i < e->program->outputs.count; i++) {
-        const Tensor *other = e->program->outputs.items[i];
+    LIST_EACH(const Tensor, other, &e->program->outputs) {
         if (strcmp(other->path, name) != 0) continue;
         report_error(e->reports, span, "duplicate output '%s'", name);
         report_note(e->reports, other->span, "first defined here");
@@ -154,8 +153,7 @@ static void output_probe(Elaborator *e, Tensor *tensor) {
 static void output_loss(Elaborator *e) {
     Expr *total = e->loss->expr;
     e->program->loss = output_scalar(e, "loss", total, e->loss->span);
-    for (int i = 0; i < e->terms.count; i++) {
-        const LossTerm *part = e->terms.items[i];
+    LIST_EACH(const LossTerm, part, &e->terms) {
         Tensor *term = output_scalar(e, part->name, part->sum, part->span);
         total = expr_apply(e->program, OP_ADD, total, expr_read(e->program, term, NULL), NULL);
     }
@@ -186,8 +184,7 @@ static void outputs(Elaborator *e) {
 static void check_sizes(Elaborator *e) {
     const double most =
         (double)(1ull << 42) * (double)(e->unit->processes > 1 ? e->unit->processes : 1);
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        const Tensor *tensor = e->program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &e->program->tensors) {
         Text sizes = {.arena = e->arena};
         double elements = 1;
         for (int j = 0; j < tensor->rank; j++) elements *= (double)tensor->axes[j]->size;
@@ -245,8 +242,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     outside_attributes(e, e->attributes);
     check_sizes(e);
     if (e->settings) training_stages(e, train);
-    for (int i = 0; i < e->once.count; i++)
-        list_push(e->arena, &e->program->body.statements, e->once.items[i]);
+    list_append(e->arena, &e->program->body.statements, &e->once);
     if (!e->reports->errors) keep_integers(e->program);
 }
 
@@ -277,8 +273,7 @@ void override_options(Elaborator *e, Record *record) {
 /* elaborate: returns the program of the model for a graph. */
 /* The tensors in the order of their last definitions, repeatedly. */
 static void list_definitions(Arena *arena, const Block *block, List *list) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         list_definitions(arena, &statement->body, list);
         if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target->tensor);
         for (int j = 0; j < statement->outputs.count; j++)
@@ -294,11 +289,9 @@ static void number_spec_names(Program *program) {
     Table names = {0};
     List definitions = {0};
     bool *seen = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *seen);
-    for (int i = 0; i < program->outputs.count; i++) {
-        Tensor *output = program->outputs.items[i];
+    LIST_EACH(Tensor, output, &program->outputs)
         if (!output->spec_name || strcmp(output->spec_name, output->path) != 0)
             table_add(arena, &names, hash_text(HASH_START, output->path), output);
-    }
     list_definitions(arena, &program->body, &definitions);
     for (int i = definitions.count - 1; i >= 0; i--) {
         Tensor *tensor = definitions.items[i];

@@ -387,10 +387,6 @@ const Node *layer_formerly(Elaborator *e, const char *name);
 /* The help line of an unknown option, an entry of `given`; `names` are the options of the layer. */
 void suggest_option(Elaborator *e, const Node *layer, const Record *given, const RecordField *entry,
                     const char *path, const List *names);
-/* The options that declare a suggestion for an unknown name, as paths from `layer` or the model
- * ("a' and 'b"); *option receives the last. NULL: none. */
-const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
-                             const char *name, const char *prefix, const Node **option);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
 /* The help line of a layer that was chosen in a user file and lacks an option: the first layers
  * with that option. */

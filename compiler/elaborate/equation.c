@@ -123,11 +123,9 @@ static const char *name_here(const Elaborator *e, const Axis *axis) {
     const Binding *own = scope_find(e->scope, axis->name);
     if (own && own->value->kind == KIND_AXIS && own->value->axis == axis) return axis->name;
     for (const Scope *scope = e->scope; scope; scope = scope->parent)
-        for (int i = 0; i < scope->bindings.count; i++) {
-            const Binding *binding = scope->bindings.items[i];
+        LIST_EACH(const Binding, binding, &scope->bindings)
             if (binding->value->kind == KIND_AXIS && binding->value->axis == axis)
                 return binding->name;
-        }
     return axis->name;
 }
 
@@ -150,8 +148,7 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
     Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
     if (!binding || binding->value->kind != KIND_LIST || equation_find(e, sub->name)) return NULL;
     const List *list = &binding->value->list;
-    for (int i = 0; i < list->count; i++) {
-        const Value *item = list->items[i];
+    LIST_EACH(const Value, item, list) {
         if (item->kind == KIND_AXIS) continue;
         report_error(e->reports, sub->span, "'%s' contains %s: expected a list of axes", sub->name,
                      value_shown(e, item));
@@ -320,10 +317,8 @@ Value *materialise(Elaborator *e, const char *name, Value *value) {
 
 static void report_unbound(Elaborator *e, const Node *node, Index *index) {
     EquationIndex *entry = NULL;
-    for (int i = 0; i < e->equation->indices.count; i++) {
-        EquationIndex *candidate = e->equation->indices.items[i];
+    LIST_EACH(EquationIndex, candidate, &e->equation->indices)
         if (candidate->index == index) entry = candidate;
-    }
     report_error(
         e->reports, entry ? entry->span : node->span,
         "index '%s' is used on the right side, but is neither on the left side nor reduced",

@@ -428,8 +428,7 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
 void release(Elaborator *e, Index *const *indices, int count) {
     List *all = &e->equation->indices;
     int kept = 0;
-    for (int i = 0; i < all->count; i++) {
-        EquationIndex *entry = all->items[i];
+    LIST_EACH(EquationIndex, entry, all) {
         bool released = false;
         for (int j = 0; j < count; j++)
             if (entry->index == indices[j]) released = true;

@@ -81,8 +81,7 @@ void extern_statement(Elaborator *e, const Node *node) {
     }
     for (int i = 0; node->kids[1] && i < node->kids[1]->count; i++)
         if (!set_extern_attribute(e, &choice, node->kids[1]->kids[i])) return;
-    for (int i = 0; i < e->frame->externs.count; i++) {
-        const ExternChoice *other = e->frame->externs.items[i];
+    LIST_EACH(const ExternChoice, other, &e->frame->externs) {
         if (strcmp(other->function->target, choice.function->target) ||
             other->gradient != choice.gradient)
             continue;
@@ -112,20 +111,12 @@ typedef struct ExternBuild {
 } ExternBuild;
 
 static const ExternChoice *chosen_extern(Elaborator *e, bool gradient) {
-    for (int i = 0; i < e->frame->externs.count; i++) {
-        const ExternChoice *choice = e->frame->externs.items[i];
+    LIST_EACH(const ExternChoice, choice, &e->frame->externs)
         if (choice->gradient == gradient &&
             !strcmp(choice->function->target, e->unit->extern_target) &&
-            !extern_is_refused(e->unit, choice->function))
+            list_find(&e->unit->refused, choice->function) < 0)
             return choice;
-    }
     return NULL;
-}
-
-bool extern_is_refused(const Unit *unit, const ExternFunction *function) {
-    for (int i = 0; i < unit->refused.count; i++)
-        if (unit->refused.items[i] == function) return true;
-    return false;
 }
 
 /* The last dimensions that are named: by subscripts, or else those of the arguments before. */
@@ -314,8 +305,7 @@ static void add_extern_parameters(ExternBuild *build, const List *statements) {
         if (build->reason) return;
         if (one->kind == STATEMENT_LOOP) expr_walk(one->value, find_random_draw, build);
         reads_of(e->arena, one, &reads);
-        for (int j = 0; j < reads.count; j++) {
-            const Expr *read = reads.items[j];
+        LIST_EACH(const Expr, read, &reads) {
             const Role role = read->tensor->role;
             if (role == ROLE_PARAMETER || role == ROLE_STATE)
                 stored[read->tensor->id] = read;
@@ -507,8 +497,7 @@ static void set_extern_launch(ExternBuild *build, ExternCall *call, const Extern
 static void add_options_text(ExternBuild *build) {
     Elaborator *e = build->e;
     const List *entries = &e->frame->given->entries;
-    for (int i = 0; i < entries->count; i++) {
-        const RecordField *entry = entries->items[i];
+    LIST_EACH(const RecordField, entry, entries) {
         if (entry->value->kind == KIND_ERROR) continue;
         const char *text =
             arena_format(e->arena, "%s=%s", entry->name, value_text(e, entry->value));

@@ -90,16 +90,14 @@ static bool is_whole_under(const Whole *fact) {
 static void find_whole(Integers *integers) {
     const List *tensors = &integers->program->tensors;
     block_walk(&integers->program->body, note_integer_uses, integers);
-    for (int i = 0; i < tensors->count; i++) {
-        Tensor *tensor = tensors->items[i];
+    LIST_EACH(Tensor, tensor, tensors) {
         const Whole *fact = fact_of(integers, tensor);
         tensor->integer = tensor->role == ROLE_TEMP && tensor->type == TYPE_REAL &&
                           fact->writes.count && !fact->excluded;
     }
     do {
         integers->changed = false;
-        for (int i = 0; i < tensors->count; i++) {
-            Tensor *tensor = tensors->items[i];
+        LIST_EACH(Tensor, tensor, tensors) {
             if (!tensor->integer || is_whole_under(fact_of(integers, tensor))) continue;
             tensor->integer = false;
             integers->changed = true;

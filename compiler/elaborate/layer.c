@@ -210,10 +210,8 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
             indices[(*count)++] = index;
         }
     }
-    Value *seen =
-        value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
-                     dims, value->rank, argument->span);
-    return seen;
+    return value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                        dims, value->rank, argument->span);
 }
 
 /* The indices that the layer is mapped over: those of its caller, those that it is applied under,
@@ -347,11 +345,9 @@ static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *c
     Value *own =
         value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
                      dims, value->rank, span);
-    for (int i = 0; i < value->results.count; i++) {
-        const Binding *other = value->results.items[i];
+    LIST_EACH(const Binding, other, &value->results)
         value_add_result(e, own, other->name,
                          in_caller(e, other->value, axes, indices, count, span));
-    }
     return own;
 }
 

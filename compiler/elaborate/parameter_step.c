@@ -188,13 +188,9 @@ static void bind_parameter_facts(Elaborator *e, const ParameterMatrix *matrix) {
     }
 }
 
-static const OwnNumber *find_own_number(const Tensor *parameter, const char *name) {
-    return list_named(&parameter->own, offsetof(OwnNumber, name), name);
-}
-
 /* Applies the learning-rate factor of the parameter. */
 static void scale_rate(Elaborator *e, const Tensor *parameter) {
-    const OwnNumber *own = find_own_number(parameter, "lr");
+    const OwnNumber *own = tensor_own(parameter, "lr");
     Value *rate = scope_find(e->scope, "lr")->value;
     if (own)
         rate->expr =
@@ -290,7 +286,7 @@ static const Value *other_optimizer(Elaborator *e, const Node *node) {
 
 /* The option, or the setting of the parameter for it. */
 static void bind_own(Elaborator *e, const ParameterMatrix *matrix, const Node *option) {
-    const OwnNumber *own = find_own_number(matrix->parameter, option->name);
+    const OwnNumber *own = tensor_own(matrix->parameter, option->name);
     bind_option(e, option, scope_find(e->scope, "(options)")->value->record, NULL);
     Binding *binding = own ? scope_find(e->scope, option->name) : NULL;
     if (binding && binding->value->kind == KIND_NUMBER)
@@ -423,7 +419,6 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
                     optimizer->layer->name, parameter->path);
     if (matrix.other) e->program->tensors.count = tensors; /* the other one creates its own */
     if (matrix.other || e->reports->errors > errors) return matrix.other;
-    for (int i = 0; i < block.statements.count; i++)
-        list_push(e->arena, &outer->statements, block.statements.items[i]);
+    list_append(e->arena, &outer->statements, &block.statements);
     return NULL;
 }

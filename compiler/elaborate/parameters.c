@@ -33,8 +33,7 @@ static bool contracts(const Expr *expr) {
 /* Fan-in: the own dimensions that the first product over this parameter sums over; fan-out: the
  * others. */
 static bool fans_in(const Stored *stored, Block *block, double *in, double *out) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->body.statements.count && fans_in(stored, &statement->body, in, out))
             return true;
         Expr *read = NULL;
@@ -123,12 +122,10 @@ static bool entry_matches(const Value *entry, const Tensor *tensor) {
 }
 
 static bool entry_attributes(Elaborator *e, const Value *entry, Tensor *tensor) {
-    for (int i = 0; i < entry->record->entries.count; i++) {
-        const RecordField *own = entry->record->entries.items[i];
+    LIST_EACH(const RecordField, own, &entry->record->entries)
         if (strcmp(own->name, "of") && strcmp(own->name, "apply") &&
             !set_attribute(e, tensor, own->name, own->span, own->value, true))
             return false;
-    }
     return true;
 }
 

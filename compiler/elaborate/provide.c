@@ -43,8 +43,8 @@ Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span)
 
 bool provided_alike(const List *a, const List *b) {
     if (a->count != b->count) return false;
-    for (int i = 0; i < a->count; i++) {
-        const Provided *entry = a->items[i], *other = provided_find(b, entry->binding.name);
+    LIST_EACH(const Provided, entry, a) {
+        const Provided *other = provided_find(b, entry->binding.name);
         if (!other || other->iteration != entry->iteration) return false;
         const Value *value = entry->binding.value, *now = other->binding.value;
         bool tensors = value->kind == KIND_TENSOR && now->kind == KIND_TENSOR;
@@ -232,8 +232,7 @@ static Value *with_axes(Elaborator *e, const Node *node, const Provided *entry) 
 }
 
 void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built) {
-    for (int i = 0; i < e->provided.count; i++) {
-        Provided *entry = e->provided.items[i];
+    LIST_EACH(Provided, entry, &e->provided) {
         if (entry->region != region) continue;
         entry->region = NULL;
         entry->ended = built;
@@ -241,8 +240,7 @@ void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *b
 }
 
 static bool is_defined_in(const Block *block, const Tensor *tensor) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_LOOP && statement->target->tensor == tensor) return true;
         for (int j = 0; j < statement->outputs.count; j++)
             if (((Expr *)statement->outputs.items[j])->tensor == tensor) return true;
@@ -356,8 +354,7 @@ void pass_on(Elaborator *e, const RecordField *entry, const char *path) {
 
 void check_passed_on(Elaborator *e) {
     const Node *layer = e->frame->layer;
-    for (int i = 0; i < e->frame->passed.count; i++) {
-        const Passed *passed = e->frame->passed.items[i];
+    LIST_EACH(const Passed, passed, &e->frame->passed) {
         if (passed->received) continue;
         report_error(e->reports, asked_here(e),
                      "layer '%s' has no option '%s', which layer '%s' sets", layer->name,
@@ -373,8 +370,7 @@ Record *with_passed(Elaborator *e, const Node *option, Record *given) {
     const Frame *frame = e->frame;
     if (!frame || !frame->caller || given_entry(given, option->name)) return given;
     for (frame = frame->caller; frame; frame = frame->caller)
-        for (int i = 0; i < frame->passed.count; i++) {
-            Passed *passed = frame->passed.items[i];
+        LIST_EACH(Passed, passed, &frame->passed) {
             if (strcmp(passed->path, option->name)) continue;
             passed->received = true;
             Record *more = record_copy(e, given);

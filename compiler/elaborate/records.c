@@ -86,10 +86,8 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
 static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kind) {
     const char *name = option->kids[2]->name;
     const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
-    for (int i = 0; i < found->count; i++) {
-        const Node *node = found->items[i];
+    LIST_EACH(const Node, node, found)
         if (node->kind == kind && !strcmp(node->name, name)) return true;
-    }
     return false;
 }
 /* Checks the kind of a layer: an optimizer cannot be applied, and a layer is not a schedule. */
@@ -489,8 +487,7 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
     size_t length = strlen(path);
     Text text = {.arena = e->arena};
     const char *first = NULL;
-    for (int i = 0; i < names->count; i++) {
-        const char *name = names->items[i];
+    LIST_EACH(const char, name, names) {
         if (strncmp(name, path, length) != 0 || name[length] != '.') continue;
         text_add(&text, "%s%s", first ? ", " : "", name);
         if (!first) first = name;
@@ -527,14 +524,12 @@ static bool report_index(Elaborator *e, const RecordField *entry) {
 
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
-    for (int i = 0; i < given->entries.count; i++) {
-        RecordField *entry = given->entries.items[i];
+    LIST_EACH(RecordField, entry, &given->entries) {
         const char *path =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
         size_t length = strlen(path);
         bool known = false, inner = false;
-        for (int j = 0; j < names->count; j++) {
-            const char *name = names->items[j];
+        LIST_EACH(const char, name, names) {
             if (!strcmp(name, path)) known = true;
             if (!strncmp(name, path, length) && name[length] == '.') inner = true;
         }

@@ -85,10 +85,8 @@ Value *starting_input(Elaborator *e, const Node *node, Value *value) {
 }
 
 static Refined *find_refined(const Elaborator *e, const char *name) {
-    for (int i = 0; i < e->refined.count; i++) {
-        Refined *refined = e->refined.items[i];
+    LIST_EACH(Refined, refined, &e->refined)
         if (!strcmp(refined->input->name, name)) return refined;
-    }
     return NULL;
 }
 
@@ -133,8 +131,7 @@ void check_refined(Elaborator *e) {
             e->reports, e->frame->call,
             "add refine NAME[axes] = ... to its layer, and a starting value to the input",
             "model '%s' refines no input", e->program->name);
-    for (int i = 0; i < e->refined.count; i++) {
-        const Refined *refined = e->refined.items[i];
+    LIST_EACH(const Refined, refined, &e->refined) {
         if (refined->statement) continue;
         report_invalid(
             e->reports, refined->input->span, "add refine NAME[axes] = ..., or remove the value",

@@ -142,10 +142,8 @@ static void add_statement_literals(Statement *statement, void *text) {
 /* Facts about a tensor that the text of a program does not contain. */
 static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "%d %d", tensor->frozen, tensor->cached);
-    for (int i = 0; i < tensor->own.count; i++) {
-        const OwnNumber *own = tensor->own.items[i];
+    LIST_EACH(const OwnNumber, own, &tensor->own)
         text_add(text, " %s = %.17g", own->name, own->value);
-    }
     text_add(text, "\n");
 }
 
@@ -170,15 +168,12 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     text_add_bytes(&text, made, strlen(made));
     block_walk(&program->body, add_statement_literals, &text);
     for (int j = 0; j < program->tensors.count; j++) add_facts(&text, program->tensors.items[j]);
-    for (int j = 0; j < e->stored.count; j++) {
-        const Stored *stored = e->stored.items[j];
+    LIST_EACH(const Stored, stored, &e->stored) {
         const Init *init = &stored->tensor->init;
         text_add(&text, "init %d %.17g %.17g\n", (int)init->kind, init->a, init->b);
     }
-    for (int j = 0; j < e->terms.count; j++) {
-        const LossTerm *term = e->terms.items[j];
+    LIST_EACH(const LossTerm, term, &e->terms)
         text_add(&text, "aux %s %s\n", term->name, print_expr(e->arena, term->sum));
-    }
     for (int j = 0; j < count; j++) {
         const Value *value = carried[j].binding->value;
         if (value->kind == KIND_TENSOR)
@@ -355,8 +350,7 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     MUST(value->kind == EXPR_READ);
     if (!is_plain_read(e, value) || value->tensor->role != ROLE_TEMP) return false;
     Statement *definition = NULL;
-    for (int i = 0; i < body->statements.count; i++) {
-        Statement *statement = body->statements.items[i];
+    LIST_EACH(Statement, statement, &body->statements) {
         if (statement->kind != STATEMENT_LOOP || statement->target->tensor != value->tensor)
             continue;
         if (definition) return false;
@@ -451,8 +445,7 @@ static void carry_term(Elaborator *e, LossTerm *term, Block *outer, Block *body,
 
 void add_term(Elaborator *e, const char *name, Expr *value, Span span) {
     List *list = e->region ? &e->region->terms : &e->terms;
-    for (int i = 0; i < list->count; i++) {
-        LossTerm *before = list->items[i];
+    LIST_EACH(LossTerm, before, list) {
         if (strcmp(before->name, name)) continue;
         before->sum = expr_apply(e->program, OP_ADD, before->sum, value, NULL);
         return;
@@ -536,10 +529,8 @@ static void region(Elaborator *e, const Node *node, const RepeatPlan *plan, Carr
     *built = (BuiltRepeat){statement, outer, stacked, plan->steps};
     provided_end(e, &inner, built);
     Expr *last = expr_number(e->program, (double)plan->steps);
-    for (int i = 0; i < inner.terms.count; i++) {
-        const LossTerm *term = inner.terms.items[i];
+    LIST_EACH(const LossTerm, term, &inner.terms)
         add_term(e, term->name, expr_read(e->program, term->carried, &last), term->span);
-    }
     for (int i = 0; i < count; i++)
         carried[i].binding->value = carried_last(e, &carried[i], plan->steps);
     for (int i = 0; i < provided_count; i++)

@@ -13,10 +13,8 @@ static bool is_kept(const Tensor *tensor) {
 }
 
 const Tensor *tensor_at_path(const Program *program, const char *path) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors)
         if (is_kept(tensor) && !strcmp(tensor->path, path)) return tensor;
-    }
     return NULL;
 }
 
@@ -30,8 +28,7 @@ static bool has_same_shape(const Tensor *a, const Tensor *b) {
 /* False after a report. */
 static bool is_matched(const Program *program, const Program *other, const char *condition,
                        bool inside) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         const Tensor *match = is_kept(tensor) ? tensor_at_path(other, tensor->path) : tensor;
         if (match == tensor || (match && has_same_shape(tensor, match))) continue;
         if (match)

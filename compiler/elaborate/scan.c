@@ -10,6 +10,7 @@
  * scan, for all positions. After the scan, the state is an ordinary tensor.
  */
 #include "elaborate/elaborate.h"
+#include "analysis/access.h"
 #include "ir/ir.h"
 #include "base/must.h"
 
@@ -251,14 +252,6 @@ static bool is_scan_state(const ScanBuild *scan, const Tensor *tensor) {
     return false;
 }
 
-static Statement *statement_writing(const Block *body, const Tensor *tensor) {
-    for (int i = 0; i < body->statements.count; i++) {
-        Statement *statement = body->statements.items[i];
-        if (statement->target->tensor == tensor) return statement;
-    }
-    return NULL;
-}
-
 /* Replaces S[b,s,h] = new[b,s,h] of a tensor `new` of the body by a direct definition of S. */
 static void make_within(Elaborator *e, ScanBuild *scan) {
     List *statements = &scan->body.statements;
@@ -267,7 +260,7 @@ static void make_within(Elaborator *e, ScanBuild *scan) {
         const Expr *value = copy->value, *target = copy->target;
         bool same = value->kind == EXPR_READ && is_scan_state(scan, target->tensor) &&
                     value->count == target->count && !is_scan_state(scan, value->tensor) &&
-                    statement_writing(&scan->body, value->tensor);
+                    loop_writing(&scan->body, value->tensor);
         for (int j = 0; same && j < value->count; j++)
             same =
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
@@ -329,8 +322,7 @@ static void hoist_from_scan(Elaborator *e, ScanBuild *scan) {
     bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
     List kept = {0}, *statements = &scan->body.statements;
     for (int i = 0; i < scan->state_count; i++) recurs[scan->states[i].tensor->id] = true;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
+    LIST_EACH(Statement, statement, statements) {
         MarkedRead search = {recurs, recurs[statement->target->tensor->id]};
         expr_walk(statement->value, find_marked, &search);
         recurs[statement->target->tensor->id] |= search.found;
@@ -344,8 +336,7 @@ static void hoist_from_scan(Elaborator *e, ScanBuild *scan) {
 
 /* Checks that the body has only equations. */
 static bool is_of_equations(Elaborator *e, const ScanBuild *scan) {
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *statement = scan->body.statements.items[i];
+    LIST_EACH(const Statement, statement, &scan->body.statements) {
         if (statement->kind == STATEMENT_LOOP) continue;
         return report_invalid(e->reports, statement->span,
                               "compute it before the scan if it does not depend on a state",
@@ -416,8 +407,7 @@ static void find_integers(const ScanBuild *scan) {
         ((const Statement *)body->items[i])->target->tensor->integer = true;
     while (changed) {
         changed = false;
-        for (int i = 0; i < body->count; i++) {
-            const Statement *statement = body->items[i];
+        LIST_EACH(const Statement, statement, body) {
             Tensor *tensor = statement->target->tensor;
             if (!tensor->integer || expr_names_whole(statement->value)) continue;
             tensor->integer = false;

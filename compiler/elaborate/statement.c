@@ -193,9 +193,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     }
     stored->tensor = tensor;
     stored->scope = e->scope;
-    Value *value =
-        value_tensor(e, expr_read_indices(e->program, tensor, all), own, rank, node->name_span);
-    return value;
+    return value_tensor(e, expr_read_indices(e->program, tensor, all), own, rank, node->name_span);
 }
 
 static bool init_call(Elaborator *e, const Node *node, Init *init) {
@@ -273,11 +271,9 @@ static const char *const input_kinds[] = {"token", "next_token", "float", "class
 
 /* Whether the input is a sequence of tokens: the only input of its kind, over the sequence axis. */
 static bool is_of_text(const Program *program, const Tensor *input) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *other = program->tensors.items[i];
+    LIST_EACH(const Tensor, other, &program->tensors)
         if (other->role == ROLE_INPUT && other != input && other->input == input->input)
             return false;
-    }
     return (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT) &&
            input->rank == 2 && input->axes[1]->kind == AXIS_SEQUENCE;
 }
@@ -299,8 +295,7 @@ void decide_inputs(Elaborator *e) {
     List inputs = {0};
     bool text = true, alone = true;
     if (is_refining(e)) return; /* the command that refines sets each input by its name */
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        Tensor *input = e->program->tensors.items[i];
+    LIST_EACH(Tensor, input, &e->program->tensors) {
         if (input->role != ROLE_INPUT) continue;
         for (int j = 0; j < inputs.count; j++)
             alone &= ((const Tensor *)inputs.items[j])->input != input->input;
@@ -367,8 +362,7 @@ static bool fits_state(Elaborator *e, const Value *assigned, Expr *expr, const N
 
 /* A state has one update per step, also in shared layers. */
 static bool is_updated(Elaborator *e, const Node *node, const Tensor *state) {
-    for (int i = 0; i < e->once.count; i++) {
-        const Statement *store = e->once.items[i];
+    LIST_EACH(const Statement, store, &e->once) {
         if (store->target->tensor != state) continue;
         report_error(e->reports, node->span, "duplicate update of '%s'", state->path);
         report_note(e->reports, store->span, "first updated here");

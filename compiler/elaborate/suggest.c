@@ -69,8 +69,10 @@ static void search_below(DeclarationSearch *search, const Node *layer, const Rec
     }
 }
 
-const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
-                             const char *name, const char *prefix, const Node **option) {
+/* The options that declare a suggestion for an unknown name, as paths from `layer` or the model
+ * ("a' and 'b"); *option receives the last. NULL: none. */
+static const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                                    const char *name, const char *prefix, const Node **option) {
     DeclarationSearch search = {.e = e, .name = name, .found = {.arena = e->arena}};
     for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
         search_below(&search, layer, given, prefix, depth);
@@ -86,8 +88,8 @@ const char *suggested_value(Elaborator *e, const Node *option, const char *word)
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
     const Unit *units[] = {e->unit, standard_unit(e->unit)};
     for (int u = 0; u < 2; u++)
-        for (int i = 0; i < units[u]->declared.count; i++) {
-            const Node *layer = units[u]->declared.items[i], *alias = alias_find(layer, name, true);
+        LIST_EACH(const Node, layer, &units[u]->declared) {
+            const Node *alias = alias_find(layer, name, true);
             if (alias && layer->kind == kind)
                 return alias->count ? alias_text(e->arena, alias) : layer->name;
         }

@@ -104,8 +104,7 @@ double training_tokens(Elaborator *e, const Value *train, double steps) {
     const List outer = e->unit->stages;
     double tokens = 0;
     training_stages(e, train);
-    for (int i = 0; i < e->unit->stages.count; i++) {
-        const Stage *stage = e->unit->stages.items[i];
+    LIST_EACH(const Stage, stage, &e->unit->stages) {
         const double own = fmin((double)stage->steps, steps);
         tokens += own * (double)(stage->batch * stage->context * stage->accumulate);
         steps -= own;

@@ -161,8 +161,7 @@ static bool has_only_options(const Node *body) {
 }
 
 static void report_unread_in_layers(Reports *reports, const List *list, DeclaredNames *names) {
-    for (int i = 0; i < list->count; i++) {
-        Node *layer = list->items[i];
+    LIST_EACH(Node, layer, list) {
         const Node *body = layer_body(layer);
         if (!is_written(layer->span) || has_only_options(body)) continue;
         names->inside = (Table){0};
@@ -173,10 +172,8 @@ static void report_unread_in_layers(Reports *reports, const List *list, Declared
 
 void warn_unused(Unit *unit) {
     DeclaredNames names = {0};
-    for (int i = 0; i < unit->layers.count; i++) {
-        Node *layer = unit->layers.items[i];
+    LIST_EACH(Node, layer, &unit->layers)
         add_outside(unit->arena, &names.outside, layer_body(layer), layer);
-    }
     report_unread_in_layers(unit->reports, &unit->layers, &names);
     report_unread_in_layers(unit->reports, &unit->optimizers, &names);
     report_unread_in_layers(unit->reports, &unit->schedules, &names);
@@ -185,12 +182,10 @@ void warn_unused(Unit *unit) {
 /* ---- options that are set ---- */
 
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span) {
-    for (int i = 0; i < e->watches.count; i++) {
-        Watch *watch = e->watches.items[i];
+    LIST_EACH(Watch, watch, &e->watches)
         if (watch->span.source == span.source && watch->span.start == span.start &&
             watch->layer == layer && !strcmp(watch->name, name))
             return watch;
-    }
     Watch *watch = arena_alloc(e->arena, sizeof *watch);
     *watch = (Watch){.span = span, .name = name, .layer = layer};
     list_push(e->arena, &e->watches, watch);
@@ -225,8 +220,7 @@ static bool is_told(const Watch *watch) {
 }
 
 void warn_idle(Elaborator *e) {
-    for (int i = 0; i < e->watches.count; i++) {
-        const Watch *watch = e->watches.items[i];
+    LIST_EACH(const Watch, watch, &e->watches) {
         if (!watch->given || !is_written(watch->span) || watch->read || is_used_elsewhere(watch) ||
             is_told(watch))
             continue;
@@ -244,8 +238,7 @@ void warn_idle(Elaborator *e) {
 
 void mark_unread(const Elaborator *e) {
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < e->watches.count; i++) {
-            const Watch *watch = e->watches.items[i];
+        LIST_EACH(const Watch, watch, &e->watches) {
             bool read = watch->read || is_used_elsewhere(watch);
             if (watch->setting && read == (pass == 1)) watch->setting->unread = !read;
         }

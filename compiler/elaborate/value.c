@@ -226,11 +226,9 @@ Application *application_new(Elaborator *e, const char *name, const char *path, 
 /* ---- scalars ---- */
 
 Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        Tensor *tensor = e->program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &e->program->tensors)
         if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))
             return tensor;
-    }
     Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
     tensor->path = name;
     tensor->input = MOEC_INPUT_SCALAR;

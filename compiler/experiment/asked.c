@@ -14,10 +14,7 @@ static const char *const entries[] = {
 
 void help_with_names(Reports *reports, const List *nodes, const char *name, const char *kind) {
     List names = {0};
-    for (int i = 0; i < nodes->count; i++) {
-        const Node *node = nodes->items[i];
-        list_push(reports->arena, &names, (void *)node->name);
-    }
+    LIST_EACH(const Node, node, nodes) list_push(reports->arena, &names, (void *)node->name);
     report_choices(reports, name, (const char *const *)names.items, names.count, kind);
 }
 

@@ -129,8 +129,7 @@ bool path_claim(Asking *asking, const Node *node) {
         return report_invalid(
             asking->e->reports, node->name_span, "write seeds = N",
             "an experiment sets train.seed itself: to 1, 2, ... for each of its seeds");
-    for (int i = 0; i < asking->paths.count; i++) {
-        const Node *earlier = asking->paths.items[i];
+    LIST_EACH(const Node, earlier, &asking->paths) {
         if (strcmp(earlier->name, node->name)) continue;
         report_error(asking->e->reports, node->name_span, "duplicate option '%s'", node->name);
         report_note(asking->e->reports, earlier->name_span, "first set here");

@@ -68,8 +68,7 @@ static bool model_size_at(const Solution *solution, long number, bool tell, doub
     Arena *arena = solution->expansion->arena;
     List overrides = {0};
     MoecVariant variant = {0};
-    for (int i = 0; i < solution->overrides.count; i++)
-        list_push(arena, &overrides, solution->overrides.items[i]);
+    list_append(arena, &overrides, &solution->overrides);
     list_push(arena, &overrides, number_entry(arena, solution->path, (double)number));
     bool good = variant_describe(solution->expansion, &overrides, tell, &variant);
     *size = matched_size(solution->expansion, &variant);
@@ -160,8 +159,7 @@ static void refine(const Solution *solution, SizedPair *best) {
         own.path = solution->second;
         own.tell = false;
         own.overrides = (List){0};
-        for (int k = 0; k < solution->overrides.count; k++)
-            list_push(expansion->arena, &own.overrides, solution->overrides.items[k]);
+        list_append(expansion->arena, &own.overrides, &solution->overrides);
         list_push(expansion->arena, &own.overrides,
                   number_entry(expansion->arena, solution->path, (double)number));
         if (!solve_for_size(&own, &found)) continue;

@@ -45,8 +45,7 @@ static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     hash = hash_written(hash_written(hash, &unit->optimizers), &unit->schedules);
     for (int i = 0; i < kernels->count; i++)
         hash = hash_text(hash, ((const Source *)kernels->items[i])->text);
-    for (int i = 0; i < settings->count; i++) {
-        const Setting *setting = settings->items[i];
+    LIST_EACH(const Setting, setting, settings) {
         if (strncmp(setting->path, "train.", 6)) continue;
         hash = hash_text(hash_text(hash, setting->path), setting->text);
     }
@@ -238,7 +237,7 @@ static Combination combination_at(const Expansion *expansion, const List *dimens
 }
 
 static void append_list(Arena *arena, List *list, const List *more) {
-    for (int i = 0; i < more->count; i++) list_push(arena, list, more->items[i]);
+    list_append(arena, list, more);
 }
 
 /* The tuned options as text: "train.lr = 1e-3, train.decay = 0.1". */
@@ -403,10 +402,8 @@ static bool check_tuned(const Expansion *expansion) {
     const List *dimensions = &expansion->asked->tune;
     for (int i = 0; i < dimensions->count; i++) {
         const List *choices = &((const Dimension *)dimensions->items[i])->choices;
-        for (int j = 0; j < choices->count; j++) {
-            const Alternative *choice = choices->items[j];
+        LIST_EACH(const Alternative, choice, choices)
             if (!check_choices(expansion, NULL, &choice->overrides, NULL)) return false;
-        }
     }
     return true;
 }
@@ -436,10 +433,8 @@ const char *const *moec_experiments(MoecCompiler *compiler, int *count) {
     const char **names =
         arena_alloc(moec_arena(compiler), ((size_t)all->count + 1) * sizeof *names);
     *count = 0;
-    for (int i = 0; i < all->count; i++) {
-        const Node *node = all->items[i];
+    LIST_EACH(const Node, node, all)
         if (node->span.source == unit->sources.items[0]) names[(*count)++] = node->name;
-    }
     return names;
 }
 

@@ -73,8 +73,8 @@ const MachineRecord *machine_find(Unit *unit, const char *name, Span span, Repor
     if (!node) node = node_called(standard, name);
     if (node) return machine_read(unit, node);
     List all = {0};
-    for (int i = 0; i < own->count; i++) list_push(unit->arena, &all, own->items[i]);
-    for (int i = 0; i < standard->count; i++) list_push(unit->arena, &all, standard->items[i]);
+    list_append(unit->arena, &all, own);
+    list_append(unit->arena, &all, standard);
     report_error(reports, span, "unknown machine '%s'", name);
     help_with_names(reports, &all, name, "machines");
     return NULL;

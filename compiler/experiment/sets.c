@@ -41,9 +41,8 @@ static const Node *set_of(const Unit *unit, const char *path) {
 
 /* A match solves for the size of variants; the size of the base may come from --set. */
 static bool is_refused(const Experiment *asked, const Node *claim) {
-    for (int i = 0; i < asked->overrides.count; i++)
-        if (asked->overrides.items[i] == claim) return false;
-    return claim != asked->solved[0] && claim != asked->solved[1];
+    return list_find(&asked->overrides, claim) < 0 && claim != asked->solved[0] &&
+           claim != asked->solved[1];
 }
 
 static bool report_conflict(const Expansion *expansion, const Node *set, Span span,
@@ -58,8 +57,7 @@ bool sets_allowed(const Expansion *expansion) {
     const Unit *unit = moec_unit(expansion->compiler);
     const Node *seed = set_of(unit, "train.seed");
     if (seed) return report_conflict(expansion, seed, asked->node->name_span, "train.seed");
-    for (int i = 0; i < asked->paths.count; i++) {
-        const Node *claim = asked->paths.items[i];
+    LIST_EACH(const Node, claim, &asked->paths) {
         const Node *set = is_refused(asked, claim) ? set_of(unit, claim->name) : NULL;
         if (set) return report_conflict(expansion, set, claim->name_span, claim->name);
     }
@@ -70,14 +68,11 @@ List sets_after(const Expansion *expansion) {
     const Unit *unit = moec_unit(expansion->compiler);
     const List *own = &expansion->asked->overrides, *sets = &unit->overrides;
     List all = {0};
-    for (int i = 0; i < own->count; i++) list_push(expansion->arena, &all, own->items[i]);
-    for (int i = 0; i < sets->count; i++) {
-        const Node *set = sets->items[i];
+    list_append(expansion->arena, &all, own);
+    LIST_EACH(const Node, set, sets) {
         bool meets = false;
-        for (int k = 0; k < own->count; k++) {
-            const Node *entry = own->items[k];
+        LIST_EACH(const Node, entry, own)
             meets = meets || rest_of(set->name, entry->name) || rest_of(entry->name, set->name);
-        }
         if (meets) list_push(expansion->arena, &all, (void *)set);
     }
     return all;

@@ -46,13 +46,11 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
     int count = explanation->schedule->program->tensors.count;
     double *reads = arena_alloc(arena, ((size_t)count + 1) * sizeof *reads), bytes = 0,
            *writes = arena_alloc(arena, ((size_t)count + 1) * sizeof *writes);
-    for (int i = 0; i < unit->statements.count; i++) {
-        const Statement *statement = unit->statements.items[i];
+    LIST_EACH(const Statement, statement, &unit->statements) {
         for (int pass = 0; pass < 2; pass++) {
             List accesses = {0};
             (pass ? writes_of : reads_of)(arena, statement, &accesses);
-            for (int k = 0; k < accesses.count; k++) {
-                const Expr *access = accesses.items[k];
+            LIST_EACH(const Expr, access, &accesses) {
                 if (stays_local(kernels, access->tensor)) continue;
                 double elements = access_elements(access, true);
                 double *most = &(pass ? writes : reads)[access->tensor->id];
@@ -88,8 +86,7 @@ static const char *result_name(const Statement *statement) {
 static void add_unit_statement(const Explanation *explanation, ExplainedUnit *unit,
                                const Statement *statement) {
     if (!statement) return;
-    for (int i = 0; i < unit->statements.count; i++)
-        if (unit->statements.items[i] == statement) return;
+    if (list_find(&unit->statements, statement) >= 0) return;
     list_push(explanation->arena, &unit->statements, (void *)statement);
 }
 
@@ -112,11 +109,9 @@ static void collect_threads(const Explanation *explanation, const ScheduleUnit *
         count_threads(unit, threads, work * (double)scan->index->axis->size);
     }
     if (from->kind != UNIT_KERNEL || from->kernel->work < small_work(program)) return;
-    for (int i = 0; i < from->kernel->members.count; i++) {
-        const Member *member = from->kernel->members.items[i];
+    LIST_EACH(const Member, member, &from->kernel->members)
         count_threads(unit, statement_threads(from->kernel, member),
                       statement_work(member->statement));
-    }
 }
 
 bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *unit) {
@@ -193,10 +188,8 @@ static void collect_units(Explanation *explanation, const List *units, double ru
 /* ---- memory over the step ---- */
 
 int last_moment(const List *units, int most) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units)
         if (unit->last > most) most = unit->last;
-    }
     return most;
 }
 
@@ -248,10 +241,8 @@ static int explained_layer_at(Explanation *explanation, const char *path, bool i
 }
 
 static void add_edge(Explanation *explanation, int from, int to) {
-    for (int i = 0; i < explanation->edges.count; i++) {
-        const ExplainedEdge *edge = explanation->edges.items[i];
+    LIST_EACH(const ExplainedEdge, edge, &explanation->edges)
         if (edge->from == from && edge->to == to) return;
-    }
     ExplainedEdge *edge = arena_alloc(explanation->arena, sizeof *edge);
     *edge = (ExplainedEdge){from, to};
     list_push(explanation->arena, &explanation->edges, edge);
@@ -299,11 +290,9 @@ static void collect_layers(Explanation *explanation, Program *forward) {
     tracing.makers = arena_alloc(explanation->arena,
                                  ((size_t)forward->tensors.count + 1) * sizeof *tracing.makers);
     block_walk(&forward->body, trace, &tracing);
-    for (int i = 0; i < total->layers.count; i++) {
-        const LayerCost *layer = total->layers.items[i];
+    LIST_EACH(const LayerCost, layer, &total->layers) {
         const char *path = explain_path(explanation->arena, layer->path);
-        for (int k = 0; k < explanation->layers.count; k++) {
-            ExplainedLayer *own = explanation->layers.items[k];
+        LIST_EACH(ExplainedLayer, own, &explanation->layers) {
             if (strcmp(own->path, path)) continue;
             own->parameters += layer->parameters;
             own->flops += layer->flops;

@@ -36,10 +36,8 @@ const char *explain_dot(const Explanation *explanation) {
                      quantity_count(layer->parameters).text,
                      quantity(layer->flops, "FLOP/token").text);
     }
-    for (int i = 0; i < explanation->edges.count; i++) {
-        const ExplainedEdge *edge = explanation->edges.items[i];
+    LIST_EACH(const ExplainedEdge, edge, &explanation->edges)
         text_add(&text, "  n%d -> n%d;\n", edge->from, edge->to);
-    }
     text_add(&text, "}\n");
     return text.text;
 }

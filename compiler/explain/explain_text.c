@@ -50,8 +50,7 @@ static Span unit_span(const ExplainedUnit *unit) {
 
 static void add_inputs(const Explanation *explanation, int layer, Text *text) {
     const char *separator = "";
-    for (int i = 0; i < explanation->edges.count; i++) {
-        const ExplainedEdge *edge = explanation->edges.items[i];
+    LIST_EACH(const ExplainedEdge, edge, &explanation->edges) {
         const ExplainedLayer *from = explanation->layers.items[edge->from];
         if (edge->to != layer) continue;
         text_add(text, "%s%s", separator, from->path);
@@ -62,8 +61,7 @@ static void add_inputs(const Explanation *explanation, int layer, Text *text) {
 
 static void print_layer_table(const Explanation *explanation, Text *text) {
     double parameters = 0, flops = 0;
-    for (int i = 0; i < explanation->layers.count; i++) {
-        const ExplainedLayer *layer = explanation->layers.items[i];
+    LIST_EACH(const ExplainedLayer, layer, &explanation->layers) {
         parameters = fmax(parameters, layer->parameters);
         flops = fmax(flops, layer->flops);
     }
@@ -108,8 +106,7 @@ static bool same_work(const ExplainedUnit *a, const ExplainedUnit *b) {
 /* FoldedUnit *, in the order of the first ones. */
 static List fold_units(const Explanation *explanation) {
     List rows = {0};
-    for (int i = 0; i < explanation->units.count; i++) {
-        const ExplainedUnit *unit = explanation->units.items[i];
+    LIST_EACH(const ExplainedUnit, unit, &explanation->units) {
         FoldedUnit *row = NULL;
         for (int k = 0; k < rows.count && !row; k++)
             if (same_work(((const FoldedUnit *)rows.items[k])->first, unit)) row = rows.items[k];
@@ -168,8 +165,7 @@ static void print_unit_table(const Explanation *explanation, Text *text) {
     text_add(text, "\n%-32s %5s  %-18s  %8s  %8s  %14s  %-10s  %s\n", "kernel", "count", "kind",
              arena_format(arena, "%sFLOP", flops.prefix), arena_format(arena, "%sB", bytes.prefix),
              "lower bound ms", "bottleneck", "source");
-    for (int i = 0; i < rows.count; i++) {
-        const FoldedUnit *row = rows.items[i];
+    LIST_EACH(const FoldedUnit, row, &rows) {
         text_add(text, "  %-30s %5.0f  %-18s  %8s  %8s  %14s  %-10s  %s\n", row->first->name,
                  row->runs, row->first->operation, quantity_in(row->flops, flops).text,
                  quantity_in(row->bytes, bytes).text, quantity_in(row->seconds, times).text,
@@ -204,8 +200,7 @@ static void add_few_threads(const Explanation *explanation, Text *text) {
 static void add_scans(const Explanation *explanation, Text *text) {
     const List *scans = &explanation->schedule->program->scans;
     if (scans->count) text_add(text, "\nrecurrences\n");
-    for (int i = 0; i < scans->count; i++) {
-        const ScanForm *form = scans->items[i];
+    LIST_EACH(const ScanForm, form, scans) {
         text_add(text, "  %-30s ", form->name);
         if (form->slow)
             text_add(text, "sequential: %s", form->slow);
@@ -219,10 +214,8 @@ static void add_scans(const Explanation *explanation, Text *text) {
 
 static const char *unit_at(const Explanation *explanation, int moment) {
     const char *name = "";
-    for (int i = 0; i < explanation->units.count; i++) {
-        const ExplainedUnit *unit = explanation->units.items[i];
+    LIST_EACH(const ExplainedUnit, unit, &explanation->units)
         if (unit->at <= moment) name = unit->name;
-    }
     return name;
 }
 
@@ -293,8 +286,7 @@ static json_t *explained_layers_json(const Explanation *explanation) {
     for (int i = 0; i < explanation->layers.count; i++) {
         const ExplainedLayer *layer = explanation->layers.items[i];
         json_t *reads = json_array();
-        for (int k = 0; k < explanation->edges.count; k++) {
-            const ExplainedEdge *edge = explanation->edges.items[k];
+        LIST_EACH(const ExplainedEdge, edge, &explanation->edges) {
             const ExplainedLayer *from = explanation->layers.items[edge->from];
             if (edge->to == i) json_array_append_new(reads, json_text(from->path));
         }

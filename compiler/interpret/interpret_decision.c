@@ -68,10 +68,8 @@ void interpreter_find_decisions(Interpreter *interpreter) {
             tensor->type != TYPE_INT && tensor->role != ROLE_TEMP && tensor->role != ROLE_OUTPUT;
     }
     block_walk(&program->body, find_smooth, interpreter->smooth);
-    for (int i = 0; i < program->masked.count; i++) {
-        const MaskedReduction *masked = program->masked.items[i];
+    LIST_EACH(const MaskedReduction, masked, &program->masked)
         if (masked->mask->kind == EXPR_READ) interpreter->decisive[masked->mask->tensor->id] = true;
-    }
     block_walk_back(&program->body, follow_back, interpreter);
 }
 

@@ -83,8 +83,7 @@ static void set_index(Interpreter *interpreter, Nonfinite *fault, const Index *i
     const List *relations = &interpreter->program->relations;
     fault->index[fault->index_count] = index;
     fault->at[fault->index_count++] = at;
-    for (int i = 0; i < relations->count; i++) {
-        const Relation *relation = relations->items[i];
+    LIST_EACH(const Relation, relation, relations) {
         if (relation->rows != index->axis || !rows_are_assigned(interpreter, relation)) continue;
         fault->relation = relation;
         fault->row = at;
@@ -397,11 +396,9 @@ const Nonfinite *interpreter_fault(const Interpreter *interpreter) {
     int found = program->loss ? first_fault(interpreter, program->loss) : 0;
     static const Role roles[] = {ROLE_GRADIENT, ROLE_OUTPUT};
     for (int i = 0; i < 2 && !found; i++)
-        for (int j = 0; j < program->tensors.count; j++) {
-            const Tensor *tensor = program->tensors.items[j];
+        LIST_EACH(const Tensor, tensor, &program->tensors)
             if (tensor->role == roles[i])
                 found = earlier(interpreter, found, first_fault(interpreter, tensor));
-        }
     return found && !is_spec_constant(interpreter, found) ? fault_numbered(interpreter, found)
                                                           : NULL;
 }

@@ -43,8 +43,7 @@ static void prepare_loop(Interpreter *interpreter, PreparedStatement *step,
 
 static PreparedStatement *prepare_block(Interpreter *interpreter, const Block *block) {
     PreparedStatement *first = NULL, **link = &first;
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         PreparedStatement *step = arena_alloc(interpreter->arena, sizeof *step);
         step->statement = statement;
         *link = step;

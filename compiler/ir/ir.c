@@ -55,10 +55,8 @@ typedef struct Named {
 
 static Named *find_named(const Program *program, uint64_t hash, const char *name, size_t length) {
     const List *found = table_find(&program->names, hash);
-    for (int i = 0; i < found->count; i++) {
-        Named *named = found->items[i];
+    LIST_EACH(Named, named, found)
         if (named->length == length && !memcmp(named->name, name, length)) return named;
-    }
     return NULL;
 }
 
@@ -126,10 +124,8 @@ Tensor *tensor_over(Program *program, const char *name, Role role, Type type, In
 }
 
 const Tensor *parameter_called(const Program *program, const char *path) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
-    }
     return NULL;
 }
 
@@ -566,8 +562,7 @@ int top_dimension(const Statement *top, const Expr *operand) {
 }
 
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         visit(statement, data);
         block_walk(&statement->body, visit, data);
     }

@@ -193,10 +193,8 @@ static void print_tensor(Text *text, const Tensor *tensor) {
 static void add_axes(Text *text, const Program *program) {
     static const char *const kinds[] = {"",          " (batch)", " (sequence)",
                                         " (repeat)", " (rows)",  " (elements)"};
-    for (int i = 0; i < program->axes.count; i++) {
-        const Axis *axis = program->axes.items[i];
+    LIST_EACH(const Axis, axis, &program->axes)
         text_add(text, "  axis %s = %ld%s\n", axis->name, axis->size, kinds[axis->kind]);
-    }
 }
 
 char *print_expr(Arena *arena, const Expr *expr) {

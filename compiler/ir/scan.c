@@ -53,10 +53,8 @@ static void add_operand(Operands *operands, List *list, const Expr *access) {
     }
     Expr *whole = expr_read(program, access->tensor, subs);
     whole->span = access->span;
-    for (int i = 0; i < list->count; i++) {
-        const Expr *other = list->items[i];
+    LIST_EACH(const Expr, other, list)
         if (other->tensor == whole->tensor && same_part(other, whole)) return;
-    }
     list_push(program->arena, list, whole);
 }
 
@@ -79,13 +77,11 @@ void scan_operands(Program *program, Statement *scan) {
     Operands operands = {.program = program, .scan = scan};
     operands.defined = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof(bool));
     scan->inputs = scan->outputs = (List){0};
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *statement = scan->body.statements.items[i];
+    LIST_EACH(const Statement, statement, &scan->body.statements) {
         MUST(statement->kind == STATEMENT_LOOP);
         if (!statement->accumulate) operands.defined[statement->target->tensor->id] = true;
     }
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *statement = scan->body.statements.items[i];
+    LIST_EACH(const Statement, statement, &scan->body.statements) {
         note_reads(&operands, statement);
         add_operand(&operands, &scan->outputs, statement->target);
     }

@@ -94,8 +94,7 @@ static void add_public_paths(Arena *arena, const Tensor *tensor, List *paths) {
 static void check_names(Verify *verify) {
     const List *tensors = &verify->program->tensors;
     List names = {0}, paths = {0};
-    for (int i = 0; i < tensors->count; i++) {
-        const Tensor *tensor = tensors->items[i];
+    LIST_EACH(const Tensor, tensor, tensors) {
         list_push(verify->arena, &names, (char *)tensor->name);
         const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
         if (stored && tensor->path && verify->program->graph != GRAPH_UPDATE)
@@ -113,9 +112,7 @@ static bool is_listed_tensor(const Verify *verify, const Tensor *tensor) {
 /* ---- expressions ---- */
 
 static bool is_open_repeat(const Verify *verify, const Index *index) {
-    for (int i = 0; i < verify->repeats.count; i++)
-        if (verify->repeats.items[i] == index) return true;
-    return false;
+    return list_find(&verify->repeats, index) >= 0;
 }
 
 static void check_expr(Verify *verify, const Expr *expr);
@@ -327,10 +324,8 @@ static void check_body(Verify *verify, const Statement *scan) {
         verify_error(verify, "index %s of a scan is not its own", scan->index->name);
     for (int i = 0; i < scan->inputs.count && !verify->message; i++)
         check_is_set(verify, call_input(scan, i));
-    for (int i = 0; i < body->count; i++) {
-        const Statement *inner = body->items[i];
+    LIST_EACH(const Statement, inner, body)
         if (!inner->accumulate) check_may_be_set(verify, inner->target->tensor);
-    }
     list_push(verify->arena, &verify->repeats, scan->index);
     for (int i = 0; i < body->count && !verify->message; i++) {
         verify->statement = body->items[i];
@@ -387,8 +382,7 @@ char *well_formed(Arena *arena, const Program *program) {
     check_names(&state);
     check_block(&state, &program->body);
     state.statement = NULL;
-    for (int i = 0; i < program->outputs.count; i++) {
-        const Tensor *output = program->outputs.items[i];
+    LIST_EACH(const Tensor, output, &program->outputs) {
         if (!is_listed_tensor(&state, output))
             verify_error(&state, "output %s is not in the list of the program", output->name);
         else if (needs_setting(output) && !state.set[output->id])

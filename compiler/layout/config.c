@@ -138,10 +138,8 @@ static const MoecPair *find_config_pair(const MoecPair *pairs, int count, const 
 }
 
 static const Node *first_rule(const Layout *layout) {
-    for (int i = 0; i < layout->rules.count; i++) {
-        const Node *rule = layout->rules.items[i];
+    LIST_EACH(const Node, rule, &layout->rules)
         if (rule->kind == NODE_RULE) return rule;
-    }
     return NULL;
 }
 
@@ -475,8 +473,7 @@ static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
 
 static void make_slots(ConfigReading *reading) {
     const List *rules = &reading->layout->rules;
-    for (int i = 0; i < rules->count; i++) {
-        const Node *rule = rules->items[i];
+    LIST_EACH(const Node, rule, rules) {
         if (rule->kind == NODE_RULE) {
             add_slots(reading, rule->kids[0]);
             continue;
@@ -488,8 +485,7 @@ static void make_slots(ConfigReading *reading) {
 }
 
 bool layout_unread(const Layout *layout, const char *key) {
-    for (int i = 0; i < layout->unread.count; i++) {
-        const Node *node = layout->unread.items[i];
+    LIST_EACH(const Node, node, &layout->unread) {
         size_t length = strlen(node->name);
         if (strncmp(node->name, key, length) == 0 && (!key[length] || key[length] == '.'))
             return true;
@@ -508,8 +504,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
     const List *rules = &layout->rules;
     List options = {0};
     make_slots(&reading);
-    for (int i = 0; i < rules->count; i++) {
-        const Node *rule = rules->items[i];
+    LIST_EACH(const Node, rule, rules) {
         if (rule->kind == NODE_RULE)
             read_rule(&reading, rule);
         else
@@ -525,8 +520,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
     for (int i = 0; i < count; i++)
         if (!knows(&reading, pairs[i].key) && pairs[i].kind != MOEC_PAIR_NONE)
             list_push(unit->arena, others, (void *)pairs[i].key);
-    for (int i = 0; i < reading.slots.count; i++) {
-        const OptionSlot *slot = reading.slots.items[i];
+    LIST_EACH(const OptionSlot, slot, &reading.slots) {
         if (!slot->text) continue;
         LayoutOption *option = arena_alloc(unit->arena, sizeof *option);
         bool outermost = !strchr(slot->path, '.');
@@ -663,8 +657,7 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
 
 /* A pair of a rule with a condition replaces the pair of the rule without one. */
 static void set_config_pair(Arena *arena, List *pairs, const MoecPair *pair) {
-    for (int i = 0; i < pairs->count; i++) {
-        MoecPair *before = pairs->items[i];
+    LIST_EACH(MoecPair, before, pairs) {
         if (strcmp(before->key, pair->key) != 0) continue;
         *before = *pair;
         return;
@@ -677,10 +670,8 @@ static void set_config_pair(Arena *arena, List *pairs, const MoecPair *pair) {
 List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model) {
     List pairs = {0};
     MoecPair pair;
-    for (int i = 0; i < layout->rules.count; i++) {
-        const Node *rule = layout->rules.items[i];
+    LIST_EACH(const Node, rule, &layout->rules)
         if (rule->kind == NODE_RULE && rule_pair(unit, rule, model, &pair))
             set_config_pair(unit->arena, &pairs, &pair);
-    }
     return pairs;
 }

@@ -88,8 +88,7 @@ static bool matches_path_pattern(Mapper *mapper, const char *name) {
 /* The sizes that the layout declares. */
 static void declared_sizes(Mapper *mapper) {
     const List *axes = &mapper->layout->axes;
-    for (int i = 0; i < axes->count; i++) {
-        const Node *axis = axes->items[i];
+    LIST_EACH(const Node, axis, axes) {
         double size;
         if (!find_size(mapper, axis->name) &&
             layout_number(mapper->arena, axis->kids[0], layout_option_number, mapper->model, &size))

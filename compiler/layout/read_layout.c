@@ -317,8 +317,7 @@ static void add_layout_line(LayoutReader *reader, Layout *layout, const Node *no
     if (!read_line(reader, layout, line)) return;
     List *lines = &layout->lines;
     int kept = 0, replaced = -1; /* index of the first statement that it replaces */
-    for (int i = 0; i < lines->count; i++) {
-        LayoutLine *before = lines->items[i];
+    LIST_EACH(LayoutLine, before, lines) {
         if (!says_again(before, line))
             lines->items[kept++] = before;
         else if (is_own(reader, layout, before->node, node))
@@ -376,10 +375,8 @@ static bool same_rule(Arena *arena, const Node *a, const Node *b) {
 static void add_layout_rule(LayoutReader *reader, Layout *layout, Node *node) {
     if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
     int kept = 0; /* of the keys that the base ignores */
-    for (int i = 0; i < layout->unread.count; i++) {
-        Node *key = layout->unread.items[i];
+    LIST_EACH(Node, key, &layout->unread)
         if (strcmp(key->name, node->name) != 0) layout->unread.items[kept++] = key;
-    }
     layout->unread.count = kept;
     for (int i = 0; i < layout->rules.count; i++) {
         Node *before = layout->rules.items[i];
@@ -481,8 +478,7 @@ static bool has_any_rule(const Layout *layout) {
 List layouts_read(Unit *unit) {
     LayoutReader reader = {unit, unit->arena, unit->reports};
     List layouts = {0};
-    for (int i = 0; i < unit->layouts.count; i++) {
-        const Node *node = unit->layouts.items[i];
+    LIST_EACH(const Node, node, &unit->layouts) {
         Layout *layout = arena_alloc(unit->arena, sizeof *layout);
         layout->node = node;
         layout->name = node->name;

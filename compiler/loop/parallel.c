@@ -179,16 +179,13 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
     loop->values[0] = term(arena, TERM_MUL, number, each);
     loop->values[1] = end->name;
     form_append(&chunk->body, &(FormBlock){.first = loop, .last = loop});
-    for (int i = 0; i < chunked->count; i++) {
-        const Chunked *one = chunked->items[i];
+    LIST_EACH(const Chunked, one, chunked) {
         const Term *part = term_element(arena, one->parts, number);
         add_set(arena, &chunk->body, one->sum, (const Term *[]){part, one->sum->name}, REDUCE_NONE,
                 ON_SAME_LINE);
     }
-    for (int i = 0; i < chunked->count; i++) {
-        const Chunked *one = chunked->items[i];
+    LIST_EACH(const Chunked, one, chunked)
         form_rename(arena, chunk->body.first, one->sum->name, one->inside);
-    }
 }
 
 /* Sums each chunk, then the chunks in order. */
@@ -202,8 +199,7 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
     chunk->run = RUN_PARALLEL;
     form_append(block, sums);
     FormNode *all = form_add_loop(arena, block, T_I64, "chunk", chunks);
-    for (int i = 0; i < chunked.count; i++) {
-        const Chunked *one = chunked.items[i];
+    LIST_EACH(const Chunked, one, &chunked) {
         const Term *part = term_element(arena, one->parts, all->name);
         add_set(arena, &all->body, one->sum, (const Term *[]){one->sum->name, part},
                 one->sum->reduces, ON_NEXT_LINE);

@@ -168,7 +168,6 @@ void lower_nests(Lowering *lower, Nest *root);
 const Term *nest_size(Lowering *lower, const Nest *nest, long size);
 /* `iterations` of a chain of loops that starts with it, as far as they are run. */
 const Term *iterations_term(Lowering *lower, const Nest *nest, long iterations);
-Member *member_at(const Lowering *lower, int at);
 void bind_loop(Lowering *lower, Nest *nest);
 void close_loop(Lowering *lower, int bindings);
 /* The initial value of a sum, a maximum or a minimum; that of an array of sums. */

@@ -27,13 +27,12 @@ typedef struct Columns {
 
 /* The number of terms of each sum; -1 if the loops contain more than sums in a single chain. */
 static long terms_of(const Lowering *lower, const Nest *sum) {
-    const Member *member;
     long terms = 1;
     for (const Nest *at = sum; at; at = is_innermost(at) ? NULL : at->children.items[0]) {
         if (!is_innermost(at) && at->children.count != 1) return -1;
         terms *= at->size;
     }
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &lower->kernel->members)
         if (is_inside(member, sum) &&
             (!reduces_at(member, sum) || member->column || member->online_max))
             return -1;
@@ -99,14 +98,13 @@ static void begin_slice(Lowering *lower, const Columns *columns, long blocks, lo
 Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
     Columns columns;
     find_columns(lower, nest, &columns);
-    const Member *member;
-    int bindings = lower->binding_count;
+    int bindings = lower->binding_count, number = 0;
     long blocks = (columns.iterations + COLUMNS - 1) / COLUMNS;
     bind_columns(lower, &columns);
     begin_slice(lower, &columns, blocks, (columns.terms + columns.slices - 1) / columns.slices);
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     lower_shared_loop(lower, columns.sum, columns.length, COLUMNS_IN_SLICES);
-    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         if (!reduces_at(member, columns.sum)) continue;
         lower_if(lower,
                  column_owner(lower->arena, named(lower, T_I64, "moec_from"),
@@ -125,15 +123,14 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
 Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
     Columns columns;
     find_columns(lower, nest, &columns);
-    const Member *member;
     Arena *arena = lower->arena;
-    int bindings = lower->binding_count;
+    int bindings = lower->binding_count, number = 0;
     bind_columns(lower, &columns);
     lower_shared(lower, named(lower, T_I64, "iteration"), whole(lower, columns.iterations), BY_ALL);
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     begin_sums(lower, columns.sum);
     lower_count(lower, named(lower, T_I64, "moec_slice"), columns.slices, IN_BRACES);
-    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &lower->kernel->members)
         if (reduces_at(member, columns.sum))
             lower_set(lower, member_terms(lower, member)->sum,
                       term(arena, reduction_op(TERM_JOIN_SUM, member),

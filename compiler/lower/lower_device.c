@@ -27,8 +27,7 @@ static bool by_column(Sharing sharing) {
 /* Joins the sums of the threads into one that all of them hold. */
 static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
     const TermOp join = by_column(sharing) ? TERM_COLUMN_SUM : TERM_BLOCK_SUM;
-    Member *member;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum, *own = sum;
         if (member->is_online_max) keep_before(lower, member);
@@ -131,8 +130,7 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
 /* The body of an iteration that several threads share. */
 static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sharing) {
     lower_rows(lower, nest);
-    for (int i = 0; i < nest->children.count; i++) {
-        Nest *child = nest->children.items[i];
+    LIST_EACH(Nest, child, &nest->children) {
         if (child->member)
             lower_member(lower, child->member);
         else if (threads_may_share(lower->kernel, child, level + 1))

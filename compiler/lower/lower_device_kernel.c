@@ -98,8 +98,7 @@ void lower_device_kernel(EntryLowering *lowering, Kernel *kernel) {
         lower_kernel_part(lowering, kernel, WHOLE_KERNEL, kernel->root);
         return;
     }
-    for (int i = 0; i < kernel->root->children.count; i++) {
-        Nest *nest = kernel->root->children.items[i];
+    LIST_EACH(Nest, nest, &kernel->root->children) {
         Part part = small ? ONE_NEST : part_of(lowering, kernel, nest);
         lower_kernel_part(lowering, kernel, part, nest);
         if (part != ONE_NEST) lower_kernel_part(lowering, kernel, part + 1, nest);

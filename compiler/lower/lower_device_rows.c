@@ -42,10 +42,8 @@ static const Term *row_operand(EntryLowering *lowering, const Expr *read, const 
     Arena *arena = lowering->lower.arena;
     const Term *address = pointer_term(&lowering->lower, read);
     const List *params = &rows->variant->params;
-    for (int i = 0; i < params->count; i++) {
-        const Param *known = params->items[i];
+    LIST_EACH(const Param, known, params)
         if (term_equal(known->address, address)) return term_name(arena, known->type, known->name);
-    }
     Param param = {.kind = PARAM_OPERAND,
                    .type = element_type(read->tensor),
                    .name = bind_name(&lowering->lower, NULL, wanted),

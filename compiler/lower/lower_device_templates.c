@@ -50,10 +50,8 @@ void add_template_argument(Arena *arena, List *arguments, const Term *argument) 
 
 /* The parameters as arguments of the template. */
 void add_params_as_arguments(Arena *arena, const List *params, List *arguments) {
-    for (int i = 0; i < params->count; i++) {
-        const Param *param = params->items[i];
+    LIST_EACH(const Param, param, params)
         add_template_argument(arena, arguments, term_name(arena, param->type, param->name));
-    }
 }
 
 /* ---- stores ---- */

@@ -28,10 +28,7 @@ Launch lower_device_update_nests(EntryLowering *lowering, const Kernel *kernel) 
     bool plain = !last->member && is_innermost(last);
     for (int i = 0; i + 1 < root->children.count; i++)
         plain &= ((Nest *)root->children.items[i])->member != NULL;
-    for (int i = 0; i < kernel->locals.count; i++) {
-        const Local *local = kernel->locals.items[i];
-        plain &= !local->stored || local->scope != root;
-    }
+    LIST_EACH(const Local, local, &kernel->locals) plain &= !local->stored || local->scope != root;
     for (int i = 0; i < kernel->members.count; i++)
         plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
     if (!plain) return lower_device_block(&lowering->lower, root);

@@ -10,19 +10,15 @@ Section *add_section(Arena *arena, List *sections, Section section) {
 /* ---- names and parameters ---- */
 
 void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements) {
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
+    LIST_EACH(const Member, member, &kernel->members)
         if (!nest || nest == kernel->root || is_inside(member, nest))
             list_push(arena, statements, member->statement);
-    }
 }
 
 void merge_kernel(Arena *arena, Kernel *all, const Kernel *kernel) {
     list_append(arena, &all->members, &kernel->members);
-    for (int i = 0; i < kernel->locals.count; i++) {
-        Local *local = kernel->locals.items[i];
+    LIST_EACH(Local, local, &kernel->locals)
         if (!local_in(all, local->tensor)) list_push(arena, &all->locals, local);
-    }
 }
 
 /* A name with a unique number, after the last tensor that the kernel computes. */

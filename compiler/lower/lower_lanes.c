@@ -44,8 +44,7 @@ struct Lanes {
 
 /* True if the index runs in that loop, in one of the statements inside. */
 static bool is_of_loop(const Lowering *lower, const Nest *nest, const Index *index) {
-    const Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
+    LIST_EACH(const Member, member, &lower->kernel->members)
         for (int i = 0; i < member->depth; i++)
             if (member->path[i] == nest && member->order[i] == index) return true;
     return false;
@@ -145,8 +144,7 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
 /* A tensor that is written may be read before and written after the lanes only at one address. */
 static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tensor) {
     DefUse def_use = {.lower = lower, .lanes = lanes, .tensor = tensor};
-    const Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         List reads = {0};
         if (!is_inside(member, lanes->nest)) continue;
         if (!member_terms(lower, member)->given) reads_of(lower->arena, member->statement, &reads);
@@ -159,16 +157,14 @@ static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tenso
 
 /* True if an access has lanes of that width; *halves: one of them of bf16. */
 static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves) {
-    const Member *member;
     bool found = false;
     *halves = false;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         List list = {0};
         if (!is_inside(member, nest)) continue;
         if (!member_terms(lower, member)->given) reads_of(lower->arena, member->statement, &list);
         writes_of(lower->arena, member->statement, &list);
-        for (int i = 0; i < list.count; i++) {
-            const Expr *access = list.items[i];
+        LIST_EACH(const Expr, access, &list) {
             if (is_in_variable(lower, access->tensor, false) ||
                 !is_along(lower, nest, access, width))
                 continue;
@@ -181,19 +177,16 @@ static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves
 
 /* Lanes after the last element are empty. No sum and no other access may use them. */
 static bool may_end_early(Lowering *lower, const Lanes *lanes) {
-    const Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         List list = {0};
         if (!is_inside(member, lanes->nest)) continue;
         if (member->statement->reduction != REDUCE_NONE) return false;
         reads_of(lower->arena, member->statement, &list);
         writes_of(lower->arena, member->statement, &list);
-        for (int i = 0; i < list.count; i++) {
-            const Expr *access = list.items[i];
+        LIST_EACH(const Expr, access, &list)
             if (access->tensor->rank && (lanes->apart[access->tensor->id] ||
                                          !is_along(lower, lanes->nest, access, lanes->width)))
                 return false;
-        }
     }
     return true;
 }
@@ -283,18 +276,15 @@ static void lower_move(Lowering *lower, const Lanes *lanes, const LaneAccess *ac
 }
 
 static void lower_reads(Lowering *lower, const Lanes *lanes) {
-    for (int i = 0; i < lanes->accesses.count; i++) {
-        const LaneAccess *one = lanes->accesses.items[i];
+    LIST_EACH(const LaneAccess, one, &lanes->accesses) {
         lower_array(lower, one->name, lanes->width, NULL);
         if (one->read) lower_move(lower, lanes, one, TERM_READ, TERM_READ_UP_TO);
     }
 }
 
 static void lower_writes(Lowering *lower, const Lanes *lanes) {
-    for (int i = 0; i < lanes->accesses.count; i++) {
-        const LaneAccess *one = lanes->accesses.items[i];
+    LIST_EACH(const LaneAccess, one, &lanes->accesses)
         if (one->written) lower_move(lower, lanes, one, TERM_WRITE, TERM_WRITE_UP_TO);
-    }
 }
 
 void begin_lanes(Lowering *lower, Lanes *lanes) {

@@ -3,14 +3,6 @@
 
 #include <math.h>
 
-/* ---- members of a nest ---- */
-
-/* Member number `at` of the current kernel, NULL after the last. */
-Member *member_at(const Lowering *lower, int at) {
-    const List *members = &lower->kernel->members;
-    return at < members->count ? members->items[at] : NULL;
-}
-
 /* ---- sums ---- */
 
 const Term *sum_start(Lowering *lower, Reduction reduction) {
@@ -72,8 +64,7 @@ static void declare_sum(Lowering *lower, const Member *member) {
 
 /* Declares the variables of the sums of a loop, before it. */
 void begin_sums(Lowering *lower, const Nest *nest) {
-    Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
         const Term *scalar = scalar_of(lower, member, &local);
@@ -93,8 +84,7 @@ static bool sums_in_parts(const Member *member, const Nest *nest) {
 }
 
 static void begin_parts(Lowering *lower, const Nest *nest) {
-    Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!sums_in_parts(member, nest)) continue;
         const Term *part = bind_real(lower, member->statement, "_part");
         member_terms(lower, member)->part = part;
@@ -105,8 +95,7 @@ static void begin_parts(Lowering *lower, const Nest *nest) {
 }
 
 static void end_parts(Lowering *lower, const Nest *nest) {
-    Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!sums_in_parts(member, nest)) continue;
         const MemberTerms *terms = member_terms(lower, member);
         if (!member->column) {
@@ -140,9 +129,8 @@ static const Term *last_of_block(Lowering *lower, const Nest *block) {
 }
 
 void bind_loop(Lowering *lower, Nest *nest) {
-    Member *member;
     nest_terms(lower, nest)->variable = bind_variable(lower, nest->index, nest->index->name);
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         for (int i = 0; i < member->depth; i++)
             if (member->path[i] == nest)
                 bind_index(lower, member->order[i], nest_terms(lower, nest)->variable);
@@ -171,8 +159,7 @@ void close_loop(Lowering *lower, int bindings) {
 
 /* Stores the sums after the loop. */
 void end_sums(Lowering *lower, const Nest *nest) {
-    Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         if (member_terms(lower, member)->sum_is_local) {
             for (int i = 0; i < lower->kernel->locals.count; i++)
@@ -217,8 +204,7 @@ void lower_body(Lowering *lower, Nest *nest, int level) {
                    term(lower->arena, TERM_LEAST, end, nest_size(lower, nest, nest->total)));
     }
     lower_rows(lower, nest);
-    for (int i = 0; i < nest->children.count; i++) {
-        Nest *child = nest->children.items[i];
+    LIST_EACH(Nest, child, &nest->children) {
         if (child->member)
             lower_member(lower, child->member);
         else
@@ -228,8 +214,7 @@ void lower_body(Lowering *lower, Nest *nest, int level) {
 
 /* True if each statement inside has its own element in every iteration. */
 static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
-    const Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
+    LIST_EACH(const Member, member, &lower->kernel->members)
         if (is_inside(member, nest) && level >= member->kept) return false;
     return true;
 }
@@ -237,8 +222,7 @@ static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
 /* The member that iterates over the rows of a nest in the order of the lists of their targets, or
  * NULL. */
 static const Member *listed_member(const Lowering *lower, const Nest *nest) {
-    const Member *member;
-    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
+    LIST_EACH(const Member, member, &lower->kernel->members)
         if (member->listed && member->path[0] == nest) return member;
     return NULL;
 }
@@ -289,8 +273,7 @@ void lower_loop(Lowering *lower, Nest *nest, int level) {
 
 void lower_nests(Lowering *lower, Nest *root) {
     lower_rows(lower, root);
-    for (int i = 0; i < root->children.count; i++) {
-        Nest *child = root->children.items[i];
+    LIST_EACH(Nest, child, &root->children) {
         if (child->member)
             lower_member(lower, child->member);
         else

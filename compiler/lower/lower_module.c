@@ -17,10 +17,8 @@ static const char *prefix_of(Arena *arena, Program *const *programs, int place) 
 /* The type of the compute weights of the programs, TYPE_REAL if none reads rounded weights. */
 static Type type_of_rounded(Program *const *programs, int count) {
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < programs[i]->tensors.count; j++) {
-            const Tensor *tensor = programs[i]->tensors.items[j];
+        LIST_EACH(const Tensor, tensor, &programs[i]->tensors)
             if (tensor->role == ROLE_ROUNDED) return tensor->type;
-        }
     return TYPE_REAL;
 }
 
@@ -62,14 +60,12 @@ static void mark_alone(Arena *arena, Program *const *programs, int count) {
     Program **steps, *prepares;
     const int step_count = stepping(arena, programs, count, &steps, &prepares);
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < programs[i]->tensors.count; j++) {
-            Tensor *tensor = programs[i]->tensors.items[j];
+        LIST_EACH(Tensor, tensor, &programs[i]->tensors)
             if (tensor->role == ROLE_PARAMETER)
                 tensor->copied_alone =
                     (is_read(steps, step_count, tensor->path, ROLE_ROUNDED) ||
                      (prepares && is_read(&prepares, 1, tensor->path, ROLE_PARAMETER))) &&
                     !is_read(steps, step_count, tensor->path, ROLE_PARAMETER);
-        }
 }
 
 const LowerTarget lower_host = {
@@ -121,11 +117,9 @@ Module *lower_module(Arena *arena, Schedule *const *schedules, int count, bool d
 
 /* Its variants, with the templates that they call: their stores are among the loops. */
 static void dump_template(Text *text, const TemplateKernel *kernel) {
-    for (int i = 0; i < kernel->variants.count; i++) {
-        const TemplateVariant *variant = kernel->variants.items[i];
+    LIST_EACH(const TemplateVariant, variant, &kernel->variants) {
         text_add(text, "template %s%s:\n", kernel->name, variant->ending);
-        for (int j = 0; j < variant->calls.count; j++) {
-            const TemplateCall *call = variant->calls.items[j];
+        LIST_EACH(const TemplateCall, call, &variant->calls) {
             text_add(text, "    ");
             if (call->blocks) text_add(text, "if %s: ", term_text(text->arena, call->blocks));
             add_template_text(text, call->function);
@@ -138,9 +132,7 @@ const char *dump_module(const Module *module) {
     Text text = text_new(module->arena);
     for (int i = 0; i < module->kernels.count; i++)
         dump_form(&text, &((LoopKernel *)module->kernels.items[i])->form);
-    for (int i = 0; i < module->device.count; i++) {
-        const Section *section = module->device.items[i];
+    LIST_EACH(const Section, section, &module->device)
         if (section->template) dump_template(&text, section->template);
-    }
     return text.text;
 }

@@ -57,10 +57,8 @@ const Term *bind_real(Lowering *lower, const Statement *statement, const char *e
 }
 
 const Term *named(Lowering *lower, TermType type, const char *name) {
-    for (int i = 0; i < lower->fixed.count; i++) {
-        const Term *known = lower->fixed.items[i];
+    LIST_EACH(const Term, known, &lower->fixed)
         if (known->type == type && strcmp(known->variable->name, name) == 0) return known;
-    }
     const Term *made = term_name(lower->arena, type, name);
     list_push(lower->arena, &lower->fixed, (void *)(uintptr_t)made);
     return made;

@@ -73,8 +73,7 @@ static bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
     const Allocation *place = &lower->schedule->allocations[tensor->id];
     int touches = place->over || place->taken ? 2 : 0;
     bool held = false;
-    for (int i = 0; i < lower->kernel->members.count; i++) {
-        const Member *member = lower->kernel->members.items[i];
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         const Statement *statement = member->statement;
         List list = {0};
         writes_of(lower->arena, statement, &list);

@@ -15,9 +15,8 @@ enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1
 /* ---- sums over everything ---- */
 
 static bool sums_everything(const Lowering *lower, const Nest *nest) {
-    const Member *member;
     double work = 0;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+    LIST_EACH(const Member, member, &lower->kernel->members) {
         if (!is_inside(member, nest)) continue;
         if (!reduces_at(member, nest)) return false;
         work += statement_work(member->statement);
@@ -50,10 +49,9 @@ static void leave_part(Lowering *lower, long place, const Member *member) {
 }
 
 void lower_parts_of_sums(Lowering *lower, Nest *nest) {
-    Member *member;
-    int bindings = lower->binding_count;
+    int bindings = lower->binding_count, number = 0;
     lower_shared_loop(lower, nest, 0, SHARED_BY_ALL);
-    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
+    LIST_EACH(Member, member, &lower->kernel->members)
         if (reduces_at(member, nest)) leave_part(lower, PARTS * number++, member);
     lower->binding_count = bindings;
     const size_t bytes = (size_t)lower->kernel->members.count * PARTS * 4;
@@ -62,9 +60,9 @@ void lower_parts_of_sums(Lowering *lower, Nest *nest) {
 
 Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
     Arena *arena = lower->arena;
-    Member *member;
+    int number = 0;
     begin_sums(lower, nest);
-    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum;
         const Term *part =
@@ -99,8 +97,8 @@ static long rows_of(const Member *member) {
 }
 
 static Member *only_member(const Lowering *lower, const Nest *nest) {
-    Member *member, *only = NULL;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+    Member *only = NULL;
+    LIST_EACH(Member, member, &lower->kernel->members) {
         if (!is_inside(member, nest)) continue;
         if (only) return NULL;
         only = member;

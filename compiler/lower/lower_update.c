@@ -121,7 +121,7 @@ static void declare_arrays(EntryLowering *lowering, Update *update) {
 
 static double own_number(const Tensor *parameter, const Tensor *scalar) {
     if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
-    const OwnNumber *own = list_named(&parameter->own, offsetof(OwnNumber, name), scalar->name);
+    const OwnNumber *own = tensor_own(parameter, scalar->name);
     if (own) return own->value;
     return scalar->scalar == MOEC_SCALAR_MATRIX ? is_matrix(parameter) : scalar->init.a;
 }
@@ -158,8 +158,7 @@ Launch lower_update_nests(EntryLowering *lowering, const Kernel *kernel) {
 /* Adds a store of the new weights as bf16: rounded[e] = weight[e]. */
 static void add_rounded(Program *program) {
     Tensor *weight = NULL;
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         if (tensor->role == ROLE_ROUNDED) return; /* already added */
         if (tensor->role == ROLE_PARAMETER) weight = tensor;
     }

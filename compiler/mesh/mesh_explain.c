@@ -60,14 +60,6 @@ static const char *group_text(const CollectiveList *list, MeshAxis over, double 
     return arena_format(list->arena, "%s %.0f", mesh_axis_name(over), size);
 }
 
-static const TimedExchange *timed_of(const CollectiveList *list, const Statement *statement) {
-    for (int i = 0; i < list->timed.count; i++) {
-        const TimedExchange *timed = list->timed.items[i];
-        if (timed->statement == statement) return timed;
-    }
-    return NULL;
-}
-
 /* "shared_gate_product, 3 others". */
 static const char *hiders_text(Arena *arena, const TimedExchange *timed) {
     if (!timed->hider) return "-";
@@ -77,7 +69,8 @@ static const char *hiders_text(Arena *arena, const TimedExchange *timed) {
 }
 
 static void set_times(CollectiveList *list, ExplainedCollective *row, const Statement *statement) {
-    const TimedExchange *timed = timed_of(list, statement);
+    const TimedExchange *timed =
+        list_find_by(&list->timed, offsetof(TimedExchange, statement), statement);
     row->hidden = "-";
     if (!timed) return;
     row->seconds = timed->seconds;
@@ -88,8 +81,7 @@ static void set_times(CollectiveList *list, ExplainedCollective *row, const Stat
 }
 
 static void add_collectives(CollectiveList *list, const Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_REPEAT) {
             const double outer = list->steps;
             list->steps *= (double)statement->index->axis->size;
@@ -119,8 +111,7 @@ static void add_gradients(CollectiveList *list, bool divided) {
     const Program *program = list->program;
     int count = 0;
     double bytes = 0;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         if (tensor->role != ROLE_GRADIENT ||
             (divided && tensor->placed[MESH_EXPERT].kind != PLACED_DIVIDED))
             continue;
@@ -195,8 +186,7 @@ static void print_collectives(Text *text, const CollectiveList *list) {
     }
     for (int i = 0; i < COLUMNS; i++) cells[i] = columns[i].head;
     print_collective_row(text, list, widths, cells, "equation");
-    for (int i = 0; i < list->rows.count; i++) {
-        const ExplainedCollective *row = list->rows.items[i];
+    LIST_EACH(const ExplainedCollective, row, &list->rows) {
         set_cells(list, row, cells);
         print_collective_row(text, list, widths, cells, row->from);
     }

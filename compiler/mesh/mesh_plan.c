@@ -141,10 +141,8 @@ static double call_seconds(MeshPlanning *planning, const Statement *statement) {
 }
 
 static TimedExchange *timed_exchange(MeshPlanning *planning, const Statement *statement) {
-    for (int i = 0; i < planning->exchanges.count; i++) {
-        TimedExchange *timed = planning->exchanges.items[i];
+    LIST_EACH(TimedExchange, timed, &planning->exchanges)
         if (timed->statement == statement) return timed;
-    }
     const TimedExchange timed = {.statement = statement,
                                  .seconds = call_seconds(planning, statement)};
     return list_copy(planning->explanation.arena, &planning->exchanges, &timed, sizeof timed);
@@ -252,8 +250,7 @@ static ProcessBytes sizes_of(MeshPlanning *planning, double copies) {
     const Program *program = planning->program;
     const double owners = planning->zero ? (double)planning->mesh->size[MESH_DATA] : 1;
     ProcessBytes sizes = {0};
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         const double bytes = whole_bytes(tensor);
         if (tensor->role == ROLE_STATE) sizes.states += bytes;
         if (tensor->role == ROLE_ROUNDED) sizes.rounded += bytes;

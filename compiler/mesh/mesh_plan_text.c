@@ -47,8 +47,7 @@ const char *mesh_plan_text(const MeshPlan *plan) {
         add_mesh_row(&text, plan, mesh);
     }
     if (!usable) text_add(&text, "  no mesh can be used\n");
-    for (int i = 0; i < plan->meshes.count; i++) {
-        const PlannedMesh *mesh = plan->meshes.items[i];
+    LIST_EACH(const PlannedMesh, mesh, &plan->meshes) {
         if (!mesh->refused || refused++ == SHOWN_REFUSED) continue;
         if (refused == 1) text_add(&text, "not usable:\n");
         text_add(&text, "  %-20s %6ld %s\n", planned_name(plan->arena, mesh), mesh->batch,

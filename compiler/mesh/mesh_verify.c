@@ -79,11 +79,7 @@ typedef struct MeshTest {
 } MeshTest;
 
 static Tensor *tensor_named(const Program *program, const char *name) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (!strcmp(tensor->name, name)) return tensor;
-    }
-    return NULL;
+    return list_named(&program->tensors, offsetof(Tensor, name), name);
 }
 
 /* The number in the global tensor of an element of a process. */
@@ -113,10 +109,8 @@ static long global_element(const MeshTest *test, const Tensor *local, int rank, 
 /* The number of tokens: inputs without one draw from as many values. */
 static long most_tokens(const Program *whole) {
     long most = 0;
-    for (int i = 0; i < whole->tensors.count; i++) {
-        const Tensor *tensor = whole->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &whole->tensors)
         if (tensor->role == ROLE_INPUT && tensor->vocabulary > most) most = tensor->vocabulary;
-    }
     return most;
 }
 
@@ -124,21 +118,18 @@ static long most_tokens(const Program *whole) {
 static Interpreter *open_whole(const MeshTest *test, int part) {
     Interpreter *interpreter = interpreter_new(test->whole);
     const long vocabulary = most_tokens(test->whole);
-    for (int i = 0; i < test->whole->tensors.count; i++) {
-        const Tensor *tensor = test->whole->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &test->whole->tensors)
         for (long j = 0; mesh_gives(tensor) && j < tensor_elements(tensor); j++)
             put_element(interpreter, tensor, j,
                         drawn_element(
                             tensor, test->seed + (tensor->role == ROLE_INPUT ? (uint64_t)part : 0),
                             j, vocabulary));
-    }
     return interpreter;
 }
 
 /* The values of the global program, or the part of each process. */
 static void divide_values(const MeshTest *test) {
-    for (int i = 0; i < test->whole->tensors.count; i++) {
-        const Tensor *tensor = test->whole->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &test->whole->tensors) {
         const Tensor *local = mesh_gives(tensor) ? tensor_named(test->local, tensor->name) : NULL;
         for (int rank = 0; local && rank < test->ranks; rank++)
             for (long j = 0; j < tensor_elements(local); j++)
@@ -258,8 +249,7 @@ static void compare_tensor(MeshTest *test, const Tensor *tensor) {
 static void compare_results(MeshTest *test) {
     const Program *whole = test->whole;
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < whole->tensors.count; i++) {
-            const Tensor *tensor = whole->tensors.items[i];
+        LIST_EACH(const Tensor, tensor, &whole->tensors) {
             if (!mesh_compares(tensor)) continue;
             if (pass) {
                 compare_tensor(test, tensor);

@@ -93,11 +93,9 @@ static void add_role(Arena *arena, BlockLayout *layout, Program *const *programs
                      Role role, bool prepared) {
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
-        for (int j = 0; j < programs[i]->tensors.count; j++) {
-            Tensor *tensor = programs[i]->tensors.items[j];
+        LIST_EACH(Tensor, tensor, &programs[i]->tensors)
             if (tensor->role == role && tensor->prepared == prepared)
                 add_tensor(arena, layout, tensor);
-        }
     }
 }
 
@@ -192,8 +190,7 @@ static void put_in_block(const Module *module, const Entry *entry, Buffer *buffe
 
 /* By index in the weights: a product overwrites the gradient. */
 static void find_made(const List *units, const BlockLayout *weights, bool *made) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         if (unit->kind == UNIT_REPEAT) find_made(&unit->body, weights, made);
         if (unit->kind == UNIT_CONTRACTION && unit->overwrites_gradient)
             made[place_of(weights, unit->statement->target->tensor->of->path)] = true;
@@ -267,11 +264,9 @@ Entry *entry_new(const Module *module, const Schedule *schedule, const char *con
 /* ---- sizes ---- */
 
 SizeConstant *size_constant(const List *sizes, const Axis *axis) {
-    for (int i = 0; i < sizes->count; i++) {
-        SizeConstant *size = sizes->items[i];
+    LIST_EACH(SizeConstant, size, sizes)
         if (size->axis == axis ||
             (size->axis->size == axis->size && strcmp(size->axis->name, axis->name) == 0))
             return size;
-    }
     return NULL;
 }

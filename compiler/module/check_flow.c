@@ -90,10 +90,8 @@ static void check_kernel(StepFlow *flow, LoopKernel *kernel, Launch launch) {
 static void trace_kernel(StepFlow *flow, LoopKernel *kernel, Launch launch) {
     if (kernel->changed) check_kernel(flow, kernel, launch);
     flow->check->kernel = kernel;
-    for (int i = 0; i < kernel->accesses.count; i++) {
-        const Operand *operand = kernel->accesses.items[i];
+    LIST_EACH(const Operand, operand, &kernel->accesses)
         trace_access(flow, operand->buffer, operand->access);
-    }
     flow->check->kernel = NULL;
 }
 
@@ -131,8 +129,7 @@ static bool overwrites(const HostStep *step) {
 
 static void trace_operands(StepFlow *flow, const HostStep *step) {
     for (int writes = 0; writes < 2; writes++)
-        for (int i = 0; i < step->operands.count; i++) {
-            const Operand *operand = step->operands.items[i];
+        LIST_EACH(const Operand, operand, &step->operands) {
             if (!operand || (operand->access != ACCESS_READ) != writes) continue;
             trace_access(flow, operand->buffer,
                          writes && overwrites(step) ? ACCESS_WRITE : operand->access);
@@ -169,8 +166,7 @@ static void trace_repeat(StepFlow *flow, const HostStep *step) {
 }
 
 static void trace_steps(StepFlow *flow, const List *steps) {
-    for (int i = 0; i < steps->count; i++) {
-        const HostStep *step = steps->items[i];
+    LIST_EACH(const HostStep, step, steps) {
         flow->check->step = step;
         if (step->kind == STEP_REPEAT) {
             trace_repeat(flow, step);
@@ -269,8 +265,7 @@ static void note_write(StepFlow *flow, const Buffer *buffer) {
 static void check_running(StepFlow *flow, const StepTrace *trace) {
     for (int i = 0; i < flow->running_count; i++) {
         const List *operands = &flow->running[i]->step->operands;
-        for (int k = 0; k < operands->count; k++) {
-            const Operand *operand = operands->items[k];
+        LIST_EACH(const Operand, operand, operands) {
             if (!operand || operand->buffer != trace->buffer) continue;
             if (operand->access != ACCESS_READ)
                 fault_found(check_at(flow, trace), FAULT_EXCHANGE,
@@ -342,12 +337,10 @@ static void run_traces(StepFlow *flow, int from, int to) {
 void check_entry(ModuleCheck *check, const Entry *entry) {
     StepFlow flow = {.check = check, .entry = entry};
     check->entry = entry;
-    for (int i = 0; i < check->module->kernels.count; i++) {
-        LoopKernel *kernel = check->module->kernels.items[i];
+    LIST_EACH(LoopKernel, kernel, &check->module->kernels)
         if (kernel->entry == entry && !kernel->form.is_store && !kernel->inside)
             table_add(check->arena, &flow.kernels, hash_text(HASH_START, kernel->form.name),
                       kernel);
-    }
     trace_steps(&flow, &entry->clears);
     trace_steps(&flow, &entry->gradients);
     trace_steps(&flow, &entry->steps);

@@ -64,12 +64,10 @@ static void check_machine(ModuleCheck *check, const char *kernel, Launch launch,
 
 void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel *kernel) {
     const bool device = check->entry->program->target->launches;
-    for (int i = 0; i < launch->arguments.count; i++) {
-        const Param *argument = launch->arguments.items[i];
+    LIST_EACH(const Param, argument, &launch->arguments)
         if (argument->kind == PARAM_INDEX && !is_in_repeat(check, argument->name))
             fault_found(check, FAULT_SCOPE, "'%s' is an argument of %s outside of its repeat",
                         argument->name, launch->kernel);
-    }
     if (device) check_machine(check, launch->kernel, launch->launch, launch->shared);
     if (!kernel) return;
     check_arguments(check, launch, kernel);
@@ -135,9 +133,7 @@ void check_step_operands(ModuleCheck *check, const HostStep *step) {
         if (step->product.first.count) check_product(check, step, step->product.more);
         return;
     }
-    for (int i = 0; i < step->operands.count; i++) {
-        const Operand *operand = step->operands.items[i];
+    LIST_EACH(const Operand, operand, &step->operands)
         if (operand && (operand->address->op == TERM_NAME || operand->address->op == TERM_ADDRESS))
             check_extent(check, operand, 1);
-    }
 }

@@ -30,13 +30,11 @@ static int region_open(ModuleCheck *check, const FormNode *node, int outer) {
 
 /* The parameter that points to the array, or NULL. */
 static const Param *param_of(const ModuleCheck *check, const Variable *array) {
-    for (int i = 0; i < check->kernel->params.count; i++) {
-        const Param *param = check->kernel->params.items[i];
+    LIST_EACH(const Param, param, &check->kernel->params)
         if (param->kind == PARAM_POINTER ? param->buffer->tensor == array->tensor
                                          : param->kind == PARAM_SCRATCH && array->name &&
                                                strcmp(param->name, array->name) == 0)
             return param;
-    }
     return NULL;
 }
 

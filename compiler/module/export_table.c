@@ -7,10 +7,8 @@
 
 List tensors_with(Arena *arena, const Program *program, Role role) {
     List list = {0};
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         if (tensor->role == role) list_push(arena, &list, tensor);
-    }
     return list;
 }
 

@@ -182,8 +182,7 @@ static void add_device_field(Flattening *flat, const HostValue *value, size_t of
 /* The fields are "rows", or "through[1]". */
 static void add_device_record(Flattening *flat, const HostRecord *record) {
     const int number = begin_device_record(flat, record->bytes);
-    for (int i = 0; i < record->values.count; i++) {
-        const HostValue *value = record->values.items[i];
+    LIST_EACH(const HostValue, value, &record->values) {
         const size_t length = strcspn(value->field, "[");
         const char *index = value->field[length] ? value->field + length + 1 : "0";
         const DeviceField *field = record->fields;
@@ -293,15 +292,13 @@ static const MoecStepVariants *add_step_variants(Flattening *flat, const LaunchS
          launch->matrices.count <= MOEC_STEP_MATRICES);
     for (int i = 0; i < launch->variants.count; i++)
         made->variants[i] = *(const MoecKernelVariant *)launch->variants.items[i];
-    for (int i = 0; i < launch->written.count; i++) {
-        const Written *one = launch->written.items[i];
+    LIST_EACH(const Written, one, &launch->written) {
         made->written[made->written_count++] = (MoecStepWritten){
             one->address ? add_address(flat, one->address, MOEC_STEP_WRITES)
                          : add_scratch(flat, one->offset, MOEC_STEP_WRITES),
             one->count, one->type == TYPE_BF16 ? MOEC_BF16 : MOEC_F32, one->rounded};
     }
-    for (int i = 0; i < launch->matrices.count; i++) {
-        const Matrix *one = launch->matrices.items[i];
+    LIST_EACH(const Matrix, one, &launch->matrices)
         made->matrices[made->matrix_count++] =
             (MoecStepMatrix){add_address(flat, one->address, MOEC_STEP_READS),
                              one->shape[0],
@@ -309,7 +306,6 @@ static const MoecStepVariants *add_step_variants(Flattening *flat, const LaunchS
                              one->shape[2],
                              one->shape[3],
                              one->shape[4]};
-    }
     if (made->matrix_count)
         made->size_bytes = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int);
     return made;
@@ -350,10 +346,8 @@ static void set_clear(Flattening *flat, MoecStep *made, const HostStep *step) {
 }
 
 static void add_step_operands(Flattening *flat, const List *operands) {
-    for (int i = 0; i < operands->count; i++) {
-        const Operand *operand = operands->items[i];
+    LIST_EACH(const Operand, operand, operands)
         add_address(flat, operand ? operand->address : NULL, operand ? (int)operand->access : 0);
-    }
 }
 
 static void add_steps(Flattening *flat, const List *steps);
@@ -427,10 +421,8 @@ static void add_scope(Flattening *flat, const HostStep *step) {
 }
 
 static void add_steps(Flattening *flat, const List *steps) {
-    for (int i = 0; i < steps->count; i++) {
-        const HostStep *step = steps->items[i];
+    LIST_EACH(const HostStep, step, steps)
         (step->kind == STEP_SCOPE ? add_scope : add_flat_step)(flat, step);
-    }
 }
 
 static Flattening begin_flat(Arena *arena, const Module *module, const Entry *entry) {

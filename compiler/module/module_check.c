@@ -20,8 +20,7 @@ static void check_forms(ModuleCheck *check) {
 
 /* The repeats of an entry, for kernels that are parts of launched ones. */
 static void add_repeats(ModuleCheck *check, const List *steps) {
-    for (int i = 0; i < steps->count; i++) {
-        const HostStep *step = steps->items[i];
+    LIST_EACH(const HostStep, step, steps) {
         if (step->kind == STEP_REPEAT && check->repeat_count < MAX_REPEATS)
             check->repeats[check->repeat_count++] =
                 (RepeatIndex){step->repeat.index, step->repeat.count};
@@ -31,8 +30,7 @@ static void add_repeats(ModuleCheck *check, const List *steps) {
 
 /* The stores of templates and the kernels of the optimizer, which no step launches by name. */
 static void check_unlaunched(ModuleCheck *check) {
-    for (int i = 0; i < check->module->kernels.count; i++) {
-        const LoopKernel *kernel = check->module->kernels.items[i];
+    LIST_EACH(const LoopKernel, kernel, &check->module->kernels) {
         const bool launched = kernel->entry && !kernel->form.is_store && !kernel->inside;
         if (launched || !kernel->changed) continue;
         check->entry = kernel->entry;
@@ -64,8 +62,7 @@ static uint64_t kernel_state(const Module *module, const LoopKernel *kernel) {
 
 bool module_changed(const Module *module) {
     bool changed = false;
-    for (int i = 0; i < module->kernels.count; i++) {
-        LoopKernel *kernel = module->kernels.items[i];
+    LIST_EACH(LoopKernel, kernel, &module->kernels) {
         const uint64_t state = kernel_state(module, kernel);
         kernel->changed = state != kernel->state;
         kernel->state = state;

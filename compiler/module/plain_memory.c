@@ -81,8 +81,7 @@ static void measure_state(const Module *module, const Entry *entry, size_t *firs
                           MoecFreestanding *result) {
     result->cache_bytes = entry->caches.bytes;
     result->arena_bytes = entry->arena_bytes;
-    for (int i = 0; i < entry->program->outputs.count; i++) {
-        const Tensor *output = entry->program->outputs.items[i];
+    LIST_EACH(const Tensor, output, &entry->program->outputs) {
         if (is_logits(output)) {
             result->vocabulary = tensor_elements(output);
         } else {
@@ -93,8 +92,7 @@ static void measure_state(const Module *module, const Entry *entry, size_t *firs
     result->context = entry->program->context;
     result->products = entry->dense;
     result->kernels = entry->kernels;
-    for (int i = 0; i < module->kernels.count; i++) {
-        const LoopKernel *kernel = module->kernels.items[i];
+    LIST_EACH(const LoopKernel, kernel, &module->kernels) {
         const size_t bytes = local_bytes(&kernel->form.block);
         if (bytes > result->local_bytes) result->local_bytes = bytes;
     }

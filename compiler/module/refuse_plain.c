@@ -26,8 +26,7 @@ static void refuse_call(Reports *reports, const HostStep *step) {
 }
 
 static void refuse_steps(Reports *reports, const List *steps) {
-    for (int i = 0; i < steps->count; i++) {
-        const HostStep *step = steps->items[i];
+    LIST_EACH(const HostStep, step, steps) {
         if (step->kind == STEP_CALL) refuse_call(reports, step);
         refuse_steps(reports, &step->body);
     }

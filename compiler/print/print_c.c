@@ -42,10 +42,7 @@ void print_absent(Text *text, const Module *module) {
     for (int i = 0; i < module->program_count; i++) {
         const Program *program = module->programs[i];
         rounds |= program->rounded;
-        for (int j = 0; j < program->tensors.count; j++) {
-            const Tensor *tensor = program->tensors.items[j];
-            used[tensor->type] = true;
-        }
+        LIST_EACH(const Tensor, tensor, &program->tensors) used[tensor->type] = true;
     }
     if (!rounds || !used[TYPE_BF16] || !used[TYPE_INT8] || !used[TYPE_BYTE])
         text_add(text, "/* Kernel features that this program does not use. */\n");
@@ -61,10 +58,7 @@ void print_absent(Text *text, const Module *module) {
 static int half_of(const List *kernels) {
     size_t all = 0, half = 0;
     int count = 0;
-    for (int i = 0; i < kernels->count; i++) {
-        const KernelRange *kernel = kernels->items[i];
-        all += kernel->end - kernel->first;
-    }
+    LIST_EACH(const KernelRange, kernel, kernels) all += kernel->end - kernel->first;
     for (; count < kernels->count && 2 * half < all; count++) {
         const KernelRange *kernel = kernels->items[count];
         half += kernel->end - kernel->first;

@@ -36,11 +36,9 @@ static void add_own_products(Text *text, const Module *module) {
     if (!products->count) return;
     text_add(text, "/* Kernel of each product, used if the host has no library: see abi.h. */\n");
     text_add(text, "static const MoecOwnProduct moec_own_products[] = {\n");
-    for (int i = 0; i < products->count; i++) {
-        const MoecOwnProduct *own = products->items[i];
+    LIST_EACH(const MoecOwnProduct, own, products)
         text_add(text, "    {%s, %d},\n", (const char *)module->device_kernels.items[own->kernel],
                  own->alignment);
-    }
     text_add(text, "};\n\n");
 }
 

@@ -37,10 +37,8 @@ static void print_declaration(Text *text, const ExternCall *call) {
 void print_extern_declarations(Text *text, const Module *module) {
     if (!module->externs.count) return;
     text_add(text, "/* Hand-written kernels of layers. */\n");
-    for (int i = 0; i < module->externs.count; i++) {
-        const ExternCall *call = module->externs.items[i];
+    LIST_EACH(const ExternCall, call, &module->externs)
         text_add(text, "int %s(%s);\n", call->function->name, call->types);
-    }
     text_add(text, "\n");
 }
 

@@ -50,8 +50,7 @@ static void print_template(Text *text, const Section *section, const PrintStyle 
 void print_functions(Text *text, const PrintContext *context, const List *sections, List *ranges,
                      List *pieces) {
     const Module *module = context->module;
-    for (int i = 0; i < sections->count; i++) {
-        const Section *section = sections->items[i];
+    LIST_EACH(const Section, section, sections) {
         if (section->kernel) {
             KernelRange *range = print_kernel(text, section->kernel, context->style);
             if (ranges) list_push(text->arena, ranges, range);

@@ -107,12 +107,10 @@ void print_products(Text *text, const List *products) {
 
 void print_sizes(Text *text, const List *sizes, bool only_kernels) {
     Text line = {.arena = text->arena};
-    for (int i = 0; i < sizes->count; i++) {
-        const SizeConstant *size = sizes->items[i];
+    LIST_EACH(const SizeConstant, size, sizes)
         if (size->of_kernels || !only_kernels)
             text_add(&line, "%s %s = %ld", line.length ? "," : "enum {", size->name,
                      size->axis->size);
-    }
     if (!line.length) return;
     text_add(&line, " };");
     text_add(text, "/* Axis sizes. */\n");
@@ -157,8 +155,7 @@ static const char *add_graph(Text *text, const char *name, const MoecGraphEntry 
 /* Adds the axes of a program's tensors with their sizes, in the order of the tensors. */
 static void add_axes(Text *text, const Program *program, const List *sizes) {
     List found = {0};
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         for (int j = 0; j < tensor->rank; j++) {
             Axis *axis = tensor->axes[j];
             bool known = false;
@@ -190,8 +187,7 @@ static void add_given(Arena *arena, Text *text, const char *what, const List *te
 
 void print_overview(Text *text, const Module *module) {
     Arena *arena = text->arena;
-    for (int i = 0; i < module->entries.count; i++) {
-        const Entry *entry = module->entries.items[i];
+    LIST_EACH(const Entry, entry, &module->entries) {
         const Program *program = entry->program;
         const List inputs = tensors_with(arena, program, ROLE_INPUT);
         Text axes = {.arena = arena}, given = {.arena = arena}, made = {.arena = arena};

@@ -10,8 +10,7 @@ static void print_rate(Text *text, const Update *update) {
     text_add(text, "/* Learning-rate factor at zero-based `step` of `steps`. */\n"
                    "static double update_rate(double step, double steps)\n{\n    (void)step, "
                    "(void)steps;\n");
-    for (int i = 0; i < update->rate_arrays.count; i++) {
-        const UpdateArray *array = update->rate_arrays.items[i];
+    LIST_EACH(const UpdateArray, array, &update->rate_arrays) {
         if (array->tensor->role == ROLE_OUTPUT)
             print_format(text, 1, "float %s[1];", result = array->name);
         else
@@ -51,17 +50,14 @@ static void print_state_names(Text *text, const char *array, const List *tensors
 static void print_scalars(Text *text, const List *scalars) {
     if (!scalars->count) return;
     text_add(text, "static const MoecUpdateScalar update_scalars[] = {\n");
-    for (int i = 0; i < scalars->count; i++) {
-        const Tensor *scalar = scalars->items[i];
+    LIST_EACH(const Tensor, scalar, scalars)
         text_add(text, "    {%s, %s},\n", scalar_text(scalar->scalar),
                  quoted(text->arena, scalar->path));
-    }
     text_add(text, "};\n");
 }
 
 static void print_arrays(Text *text, const Update *update, const char *rounded) {
-    for (int i = 0; i < update->arrays.count; i++) {
-        const UpdateArray *array = update->arrays.items[i];
+    LIST_EACH(const UpdateArray, array, &update->arrays) {
         if (array->tensor->role == ROLE_INPUT)
             print_format(text, 1, "const float *const %s = scalars + %d;", array->name,
                          array->index);
@@ -99,8 +95,7 @@ static void print_run_update(Text *text, const Update *update) {
 
 static void print_shares(Text *text, const List *shares) {
     text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
-    for (int i = 0; i < shares->count; i++) {
-        const UpdateShare *share = shares->items[i];
+    LIST_EACH(const UpdateShare, share, shares) {
         text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", share->block, share->first,
                  share->count, share->group, share->tensor->name);
     }

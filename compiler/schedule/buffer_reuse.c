@@ -64,8 +64,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
         reads_of(arena, member->statement, &reads);
         writes_of(arena, member->statement, &writes);
         if (accesses_have(&writes, old)) return false;
-        for (int j = 0; j < reads.count; j++) {
-            const Expr *read = reads.items[j];
+        LIST_EACH(const Expr, read, &reads) {
             if (read->tensor != old) continue;
             if (i > writer || (i == writer && !same_subs(read, by->statement->target)))
                 return false;
@@ -98,8 +97,7 @@ static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
 
 static void take_over(Schedule *schedule, const List *units) {
     Arena *arena = schedule->program->arena;
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         Lives lives = {schedule, unit->kernel, unit};
         if (unit->kind == UNIT_REPEAT) take_over(schedule, &unit->body);
         for (int j = 0; unit->kernel && j < unit->kernel->members.count; j++) {

@@ -112,8 +112,7 @@ static bool keeps_off(const Folding *folding, const Statement *statement) {
 static bool in_step(Folding *folding, const Member *one, const Member *other) {
     const Expr *write = one->statement->target;
     List touched = accesses_of(folding->program->arena, other->statement);
-    for (int i = 0; i < touched.count; i++) {
-        const Expr *touch = touched.items[i];
+    LIST_EACH(const Expr, touch, &touched) {
         if (touch->tensor != write->tensor || touch == write || never_meet(write, touch)) continue;
         if (!same_element(one, write, other, touch)) return false;
     }

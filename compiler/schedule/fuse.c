@@ -51,10 +51,8 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
     if (second && statements_meet(fusion->program->arena, second->statement, statement))
         return true;
     if (!kernel) return statements_meet(fusion->program->arena, unit->statement, statement);
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
+    LIST_EACH(const Member, member, &kernel->members)
         if (statements_meet(fusion->program->arena, member->statement, statement)) return true;
-    }
     return false;
 }
 
@@ -301,8 +299,7 @@ static void note_users(Fusion *fusion, const Statement *statement, Kernel *kerne
 }
 
 static void note_kernel_units(Fusion *fusion, const List *units) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT)
             note_kernel_units(fusion, &unit->body);
@@ -317,8 +314,7 @@ static void note_kernel_units(Fusion *fusion, const List *units) {
 }
 
 static void choose_in(Fusion *fusion, const List *units) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         if (unit->kind == UNIT_REPEAT) choose_in(fusion, &unit->body);
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (!kernel) continue;
@@ -333,8 +329,7 @@ static void choose_in(Fusion *fusion, const List *units) {
 
 /* Records the tables that a grouped product reads, which its statement does not contain. */
 static void note_tables(Fusion *fusion) {
-    for (int i = 0; i < fusion->program->relations.count; i++) {
-        const Relation *relation = fusion->program->relations.items[i];
+    LIST_EACH(const Relation, relation, &fusion->program->relations) {
         if (relation->group) fusion->shared[relation->group->id] = true;
         if (relation->number) fusion->shared[relation->number->id] = true;
         for (int j = 0; j < relation->flats.count; j++)
@@ -392,8 +387,7 @@ static void append_parts(Fusion *fusion) {
     add_block_units(fusion, units, &parts[0]);
     add_block_units(fusion, &second, &parts[1]);
     if (second.count) fusion->schedule->second = units->count;
-    for (int i = 0; i < second.count; i++)
-        list_push(fusion->program->arena, units, second.items[i]);
+    list_append(fusion->program->arena, units, &second);
 }
 
 Schedule *fuse(Program *program) {

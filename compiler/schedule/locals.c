@@ -24,8 +24,7 @@ static LocalAccess *use_at(const List *uses, int i) {
 /* All accesses of a tensor in a kernel, LocalAccess *. */
 static List uses_of(Program *program, const Kernel *kernel, const Tensor *tensor) {
     List uses = {0};
-    for (int i = 0; i < kernel->members.count; i++) {
-        Member *member = kernel->members.items[i];
+    LIST_EACH(Member, member, &kernel->members) {
         const List accesses = accesses_of(program->arena, member->statement);
         const int outputs = member->statement->outputs.count;
         const int written = accesses.count - (outputs ? outputs : 1); /* the target */

@@ -45,8 +45,7 @@ static bool apart(const List *writes, const Index *write_index, const List *touc
 static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, const Member *added,
                       int level) {
     Accesses new = reads_and_writes(program, added->statement);
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
+    LIST_EACH(const Member, member, &kernel->members) {
         if (level >= member->depth || member->path[level] != loop) continue;
         if (member->listed || added->listed) return false;
         Accesses old = reads_and_writes(program, member->statement);
@@ -61,12 +60,10 @@ static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, 
 /* A loop that one member sums over and another does not can be split among threads only by the
  * loops outside of it. */
 static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *added, int level) {
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
+    LIST_EACH(const Member, member, &kernel->members)
         if (level < member->depth && member->path[level] == loop &&
             (level < member->kept) != (level < added->kept))
             return false;
-    }
     return true;
 }
 

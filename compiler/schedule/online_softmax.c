@@ -76,10 +76,8 @@ static bool reads_this_iteration(Program *program, const Nest *loop, const Membe
         const Member *other = ((Nest *)loop->children.items[i])->member;
         if (other->statement->reduction != REDUCE_NONE) continue;
         const Expr *made = moved_operand(program, other->statement->target, other, sum);
-        for (int j = 0; j < reads.count; j++) {
-            const Expr *read = reads.items[j];
+        LIST_EACH(const Expr, read, &reads)
             if (read->tensor == made->tensor && !expr_equal(read, made)) return false;
-        }
     }
     return true;
 }
@@ -103,8 +101,8 @@ static bool join_loops(Program *program, const Kernel *kernel, Nest *nest) {
     List *children = &nest->children;
     bool joined = false;
     int kept = 0;
-    for (int i = 0; i < children->count; i++) {
-        Nest *child = children->items[i], *before = kept ? children->items[kept - 1] : NULL;
+    LIST_EACH(Nest, child, children) {
+        Nest *before = kept ? children->items[kept - 1] : NULL;
         joined |= !child->member && join_loops(program, kernel, child);
         if (!child->member && before && !before->member &&
             join_softmax(program, kernel, before, child))

@@ -75,15 +75,13 @@ static void find_needs(Ordering *ordering) {
     const TensorReader **readers = arena_alloc(ordering->arena, tensors * sizeof *readers);
     for (int i = 0; i < ordering->count; i++) {
         const List accesses = unit_accesses(ordering->arena, ordering->program, ordering->units[i]);
-        for (int k = 0; k < accesses.count; k++) {
-            const UnitAccess *access = accesses.items[k];
+        LIST_EACH(const UnitAccess, access, &accesses) {
             const int id = access->access->tensor->id;
             add_need(ordering, i, writer[id] - 1);
             for (const TensorReader *at = readers[id]; access->writer && at; at = at->before)
                 add_need(ordering, i, at->unit);
         }
-        for (int k = 0; k < accesses.count; k++) {
-            const UnitAccess *access = accesses.items[k];
+        LIST_EACH(const UnitAccess, access, &accesses) {
             const int id = access->access->tensor->id;
             TensorReader *reader = arena_alloc(ordering->arena, sizeof *reader);
             *reader = (TensorReader){i, readers[id]};
@@ -248,10 +246,8 @@ static bool keeps_position(const ScheduleUnit *unit) {
 }
 
 static bool any_exchanges(const List *units) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units)
         if (unit_exchanges(unit) || any_exchanges(&unit->body)) return true;
-    }
     return false;
 }
 

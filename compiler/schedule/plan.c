@@ -54,16 +54,13 @@ static void touch_allocation(Planning *planning, const Expr *access, const State
 }
 
 static void touch_units(Planning *planning, List *units, const RepeatChain *around) {
-    for (int i = 0; i < units->count; i++) {
-        ScheduleUnit *unit = units->items[i];
+    LIST_EACH(ScheduleUnit, unit, units) {
         unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
         Touch base = {
             .at = unit->first, .repeat = around ? around->repeat : NULL, .around = around};
         const List accesses = unit_accesses(planning->arena, planning->schedule->program, unit);
-        for (int j = 0; j < accesses.count; j++) {
-            const UnitAccess *access = accesses.items[j];
+        LIST_EACH(const UnitAccess, access, &accesses)
             touch_allocation(planning, access->access, access->writer, base);
-        }
         if (unit->kind != UNIT_REPEAT) continue;
         RepeatChain *inside = arena_alloc(planning->arena, sizeof *inside);
         *inside = (RepeatChain){unit, around};
@@ -114,8 +111,7 @@ static void find_lifetime(Allocation *allocation, const List *touches) {
     const Touch *first = touches->items[0];
     const RepeatChain *home = home_of(touches);
     allocation->first = first->at;
-    for (int i = 0; i < touches->count; i++) {
-        const Touch *touch = touches->items[i];
+    LIST_EACH(const Touch, touch, touches) {
         int from = touch->at, to = touch->at;
         for (const RepeatChain *at = touch->around; at != home; at = at->outside) {
             MUST(at);
@@ -144,8 +140,7 @@ static const Expr *carried_sub(const Touch *touch) {
 
 /* The repeat that carries the tensor, and the offset of its writes. */
 static bool find_carry(const List *touches, Carry *carry) {
-    for (int i = 0; i < touches->count; i++) {
-        const Touch *touch = touches->items[i];
+    LIST_EACH(const Touch, touch, touches) {
         const Index *step;
         if (!touch->repeat || !touch->write) continue;
         carry->repeat = touch->repeat;
@@ -183,8 +178,7 @@ static bool is_carried(const Tensor *tensor, const List *touches) {
     Carry carry = {.repeat = NULL};
     if (tensor->rank == 0 || tensor->axes[0]->size <= 2 || !find_carry(touches, &carry))
         return false;
-    for (int i = 0; i < touches->count; i++) {
-        const Touch *touch = touches->items[i];
+    LIST_EACH(const Touch, touch, touches) {
         if (touch->access->count == 0) return false;
         if (touch->repeat == carry.repeat ? !fits_inside(touch, &carry) : touch->repeat != NULL)
             return false;
@@ -256,8 +250,7 @@ static void add_units(Text *text, const Schedule *schedule, const List *units, i
         [WHOLE_EXCHANGE] = "", [BEGINS_EXCHANGE] = ", begin", [ENDS_EXCHANGE] = ", end"};
     const bool launches = schedule->program->target->launches;
     const char *shares = launches ? ", shares a launch" : ", shares a call";
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
+    LIST_EACH(const ScheduleUnit, unit, units) {
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s%s\n", 2 * depth, "", names[unit->kind], phases[unit->phase],
                  unit->beside ? shares : "", unit->once ? ", once" : "");

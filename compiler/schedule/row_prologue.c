@@ -76,8 +76,7 @@ static bool makes_row(const RowLaunch *launch, const Kernel *kernel) {
         if (target == launch->row ? !stores_row(statement) : !local || local->stored) return false;
         writers += target == launch->row;
     }
-    for (int i = 0; i < kernel->locals.count; i++) {
-        const Local *local = kernel->locals.items[i];
+    LIST_EACH(const Local, local, &kernel->locals) {
         if (local->kind != LOCAL_ROW) continue;
         if (local->scope != kernel->root) return false;
         bytes += local->size * type_bytes(local->tensor->type);

@@ -15,10 +15,6 @@
  * worthwhile. */
 enum { BLOCK_THREADS = 512, THREADS_PER_COLUMN = 32, FEW_ITERATIONS = 16 };
 
-static Member *member_of(const Kernel *kernel, int at) {
-    return at < kernel->members.count ? kernel->members.items[at] : NULL;
-}
-
 bool is_inside(const Member *member, const Nest *nest) {
     for (int i = 0; i < member->depth; i++)
         if (member->path[i] == nest) return true;
@@ -37,8 +33,7 @@ bool is_innermost(const Nest *nest) {
 }
 
 static bool sums_at(const Kernel *kernel, const Nest *nest, int level) {
-    const Member *member;
-    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &kernel->members)
         if (is_inside(member, nest) && level >= member->kept) return true;
     return false;
 }
@@ -55,8 +50,7 @@ int chain_of(const Kernel *kernel, const Nest *nest) {
 }
 
 bool threads_may_share(const Kernel *kernel, const Nest *nest, int level) {
-    const Member *member;
-    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &kernel->members)
         if (is_inside(member, nest) && level >= member->kept &&
             (member->statement->reduction == REDUCE_NONE || level != member->kept))
             return false;
@@ -66,8 +60,7 @@ bool threads_may_share(const Kernel *kernel, const Nest *nest, int level) {
 int shared_chain(const Kernel *kernel, const Nest *nest, int level) {
     int length = 1;
     for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
-        const Member *member;
-        for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+        LIST_EACH(const Member, member, &kernel->members)
             if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
                 return length;
     }
@@ -79,17 +72,14 @@ static bool scatters(const Member *member) {
 }
 
 static bool has_rows(const Kernel *kernel, const Nest *nest) {
-    for (int i = 0; i < kernel->locals.count; i++) {
-        const Local *local = kernel->locals.items[i];
+    LIST_EACH(const Local, local, &kernel->locals)
         if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
-    }
     return false;
 }
 
 long iterations_inside(const Nest *nest) {
     long most = 1;
-    for (int i = 0; i < nest->children.count; i++) {
-        const Nest *child = nest->children.items[i];
+    LIST_EACH(const Nest, child, &nest->children) {
         long iterations = child->member ? 1 : child->size * iterations_inside(child);
         if (iterations > most) most = iterations;
     }
@@ -103,20 +93,18 @@ static bool is_register(const Kernel *kernel, const Member *member) {
 
 /* True if the loop stores a value that other threads may read. */
 static bool stores_inside(const Kernel *kernel, const Nest *nest) {
-    const Member *member;
-    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &kernel->members)
         if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(kernel, member))
             return true;
     return false;
 }
 
 Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length) {
-    const Member *member;
     bool across = false, scatter = false, stores = false;
     if (is_innermost(last)) return THREADS_ALONE;
     for (int i = 0; i < last->children.count; i++)
         stores |= stores_inside(kernel, last->children.items[i]);
-    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++) {
+    LIST_EACH(const Member, member, &kernel->members) {
         if (!is_inside(member, nest)) continue;
         scatter |= scatters(member);
         across |= member->across && member->kept == length;
@@ -152,16 +140,14 @@ bool shares_iterations(const Kernel *kernel, const Nest *nest) {
 
 /* True if the loop contains only sums over it; several blocks can then share each sum. */
 static bool holds_only_sums(const Kernel *kernel, const Nest *nest) {
-    const Member *member;
-    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+    LIST_EACH(const Member, member, &kernel->members)
         if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
     return true;
 }
 
 /* True if the member is alone in its nest and adds to computed elements: a block for each. */
 static bool scatters_alone(const Kernel *kernel, const Member *member) {
-    const Member *other;
-    for (int i = 0; (other = member_of(kernel, i)) != NULL; i++)
+    LIST_EACH(const Member, other, &kernel->members)
         if (other != member && is_inside(other, member->path[0])) return false;
     return scatters(member);
 }

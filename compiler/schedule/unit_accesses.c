@@ -25,8 +25,7 @@ static void add_statement_accesses(const UnitAccesses *all, const Statement *sta
     writes_of(all->arena, statement, &writes);
     for (int pass = 0; pass < 2; pass++) {
         const List *list = pass ? &writes : &reads;
-        for (int i = 0; i < list->count; i++) {
-            const Expr *access = list->items[i];
+        LIST_EACH(const Expr, access, list) {
             const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
             if (!local || local->stored) add_unit_access(all, access, pass ? statement : NULL);
         }

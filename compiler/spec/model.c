@@ -35,22 +35,17 @@ static void take_training_facts(const MoecCompiler *compiler, const Program *pro
 /* The optimizer reads options of single parameters from a table; notes their names. */
 static void note_own(MoecCompiler *compiler, const Program *program) {
     List *names = &compiler->unit->own;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; j < tensor->own.count; j++) {
-            const OwnNumber *own = tensor->own.items[j];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
+        LIST_EACH(const OwnNumber, own, &tensor->own)
             if (!list_has_text(names, own->name))
                 list_push(compiler->arena, names, (void *)own->name);
-        }
     }
 }
 
 static void mark_whole(const Unit *unit, const Program *program) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         tensor->whole |=
             tensor->role == ROLE_PARAMETER && list_has_text(&unit->whole, tensor->path);
-    }
 }
 
 static Tensor *input_called(const Program *program, const char *name) {
@@ -142,10 +137,8 @@ static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List 
     own->reports = &compiler->reports;
     own->overrides = (List){0};
     own->own = (List){0};
-    for (int i = 0; i < unit->overrides.count; i++)
-        list_push(own->arena, &own->overrides, unit->overrides.items[i]);
-    for (int i = 0; i < overrides->count; i++)
-        list_push(own->arena, &own->overrides, overrides->items[i]);
+    list_append(own->arena, &own->overrides, &unit->overrides);
+    list_append(own->arena, &own->overrides, overrides);
     compiler->unit = own;
     bounded(compiler, run, data);
 }

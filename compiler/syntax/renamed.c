@@ -86,8 +86,7 @@ static void read_probes(void) {
 const char *renamed_probe(const char *name) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_probes);
-    for (int i = 0; i < probes.count; i++) {
-        const Node *probe = probes.items[i];
+    LIST_EACH(const Node, probe, &probes) {
         for (int k = 0; k < probe->aliases->count; k++) {
             const Node *alias = probe->aliases->kids[k];
             if (alias->number != 1 && !strcmp(alias->name, name)) return probe->name;
@@ -105,10 +104,8 @@ static bool has_probe(const Node *node, const char *name) {
 }
 
 static bool has_own_probe(const Unit *unit, const char *name) {
-    for (int i = 0; i < unit->layers.count; i++) {
-        const Node *layer = unit->layers.items[i];
+    LIST_EACH(const Node, layer, &unit->layers)
         if (!path_is_standard(layer->span.source->path) && has_probe(layer, name)) return true;
-    }
     return false;
 }
 
@@ -165,8 +162,8 @@ static bool declares_name(const Node *node, const char *name, bool equations) {
 /* The option of some optimizer that had the name. */
 static const char *renamed_optimizer_option(const Unit *unit, const char *name) {
     const char *now = NULL;
-    for (int i = 0; i < unit->optimizers.count; i++) {
-        const Node *optimizer = unit->optimizers.items[i], *body = optimizer->kids[0];
+    LIST_EACH(const Node, optimizer, &unit->optimizers) {
+        const Node *body = optimizer->kids[0];
         for (int k = 0; k < body->count; k++) {
             const Node *option = body->kids[k];
             if (option->kind != NODE_OPTION) continue;

@@ -38,8 +38,7 @@ static Source *find_source(const Unit *unit, const char *path) {
 
 /* Given sources are matched by file name alone: their folders may no longer exist. */
 static bool is_given(const Unit *unit, const char *name) {
-    for (int i = 0; i < unit->sources.count; i++) {
-        const Source *source = unit->sources.items[i];
+    LIST_EACH(const Source, source, &unit->sources) {
         const char *slash = strrchr(source->path, '/');
         const char *base = slash ? slash + 1 : source->path;
         size_t length = strlen(name);
@@ -230,8 +229,7 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
 static void index_names(Unit *unit) {
     const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (int j = 0; j < lists[i]->count; j++) {
-            Node *node = lists[i]->items[j];
+        LIST_EACH(Node, node, lists[i]) {
             list_push(unit->arena, &unit->declared, node);
             table_add(unit->arena, &unit->layers_by_name, hash_text(HASH_START, node->name), node);
         }
@@ -243,8 +241,7 @@ static void index_names(Unit *unit) {
 static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
     Unit *unit = resolver->unit;
     List files = {0};
-    for (int i = 0; i < unit->sources.count; i++) {
-        const Source *source = unit->sources.items[i];
+    LIST_EACH(const Source, source, &unit->sources) {
         Node *file = parse(unit->arena, unit->reports, source);
         for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
         if (file) resolve_externs(unit, source, file, resolver->given);

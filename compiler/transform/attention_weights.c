@@ -160,8 +160,7 @@ static bool is_attention(const Statement *statement) {
 
 static void map_block(Program *program, Block *block, const List *names) {
     List all = {0};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT) map_block(program, &statement->body, names);
         if (!is_attention(statement) || !is_named(statement, names)) continue;

@@ -60,8 +60,7 @@ static bool find_hessian_axes(Program *program, const Statement *statement, cons
 /* The output of a parameter; NULL if another product of it has other terms. */
 static Tensor *hessian_of(Hessians *hessians, const Tensor *parameter, const SquaredInputs *sum) {
     Program *program = hessians->program;
-    for (int i = 0; i < hessians->made.count; i++) {
-        Tensor *made = hessians->made.items[i];
+    LIST_EACH(Tensor, made, &hessians->made) {
         if (made->path != parameter->path) continue;
         bool equal = made->rank == sum->rank;
         for (int j = 0; equal && j < made->rank; j++) equal = made->axes[j] == sum->axes[j];
@@ -126,8 +125,7 @@ static Statement *hessian_after(Hessians *hessians, const Statement *statement) 
 
 static void add_hessians(Hessians *hessians, Block *block) {
     List all = {0};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         list_push(hessians->program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT) add_hessians(hessians, &statement->body);
         Statement *made = hessian_after(hessians, statement);
@@ -140,8 +138,7 @@ void hessians(Program *program) {
     Hessians hessians = {.program = program};
     add_hessians(&hessians, &program->body);
     Block zeros = {{0}};
-    for (int i = 0; i < hessians.made.count; i++) {
-        Tensor *made = hessians.made.items[i];
+    LIST_EACH(Tensor, made, &hessians.made) {
         Index *indices[MAX_RANK];
         for (int j = 0; j < made->rank; j++) indices[j] = index_over(program, made->axes[j]);
         statement_assign(program, &zeros, expr_read_indices(program, made, indices),

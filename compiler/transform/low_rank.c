@@ -82,8 +82,7 @@ static void note_reader(Expr *expr, void *data) {
 
 static void note_definitions(LowRank *all, const Block *block, double runs, bool *written) {
     Noting noting = {all, runs};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         for (int j = 0; j < statement->inputs.count; j++)
             expr_walk(statement->inputs.items[j], note_reader, &noting);
         for (int j = 0; j < statement->outputs.count; j++)
@@ -350,8 +349,7 @@ static void multiply_by_factors(Program *program, Block *block, const LowRankPro
 
 static void low_rank_block(const LowRank *all, Block *block) {
     Block made = {{0}};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         LowRankProduct product = {.statement = statement};
         if (statement->kind == STATEMENT_REPEAT) low_rank_block(all, &statement->body);
         const bool sum = statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_SUM &&

@@ -39,10 +39,8 @@ static bool is_whole_activation(const Program *program, const ParameterFlow *flo
 
 static void add_output(Arena *arena, List *list, const Tensor *tensor, const char *name) {
     const bool of_adjoint = !strncmp(name, gradient_mark, sizeof gradient_mark - 1);
-    for (int i = 0; i < list->count; i++) {
-        const Observation *one = list->items[i];
+    LIST_EACH(const Observation, one, list)
         if (one->tensor == tensor && one->of_adjoint == of_adjoint) return;
-    }
     Observation *one = arena_alloc(arena, sizeof *one);
     *one = (Observation){tensor, name, of_adjoint};
     list_push(arena, list, one);
@@ -110,8 +108,7 @@ static bool is_written_after(const Block *block, int number, const Tensor *tenso
 static void observe_result(Program *program, List *all, const Statement *statement,
                            const Expr *result, const List *wanted, Surroundings around,
                            bool is_state) {
-    for (int j = 0; j < wanted->count; j++) {
-        const Observation *one = wanted->items[j];
+    LIST_EACH(const Observation, one, wanted) {
         const bool before_repeat = strchr(one->name, '{') && !around.repeat;
         if (result->tensor != one->tensor || before_repeat) continue;
         const bool inside = statement->kind == STATEMENT_LOOP,
@@ -129,12 +126,10 @@ static void observe_results(Program *program, List *all, const Block *block, int
     if (statement->kind == STATEMENT_LOOP &&
         !is_written_after(block, number, statement->target->tensor))
         observe_result(program, all, statement, statement->target, wanted, around, is_state);
-    for (int i = 0; i < statement->outputs.count; i++) {
-        const Expr *result = statement->outputs.items[i];
+    LIST_EACH(const Expr, result, &statement->outputs)
         if (!statement_is_scan(statement) ||
             tensor_has_axis(result->tensor, statement->index->axis))
             observe_result(program, all, statement, result, wanted, around, false);
-    }
 }
 
 static void observe_block(Program *program, Block *block, const List *wanted, bool by_name,
@@ -174,19 +169,16 @@ static void observe_all(Program *program, const List *wanted, bool by_name) {
     const List declared = program->outputs;
     program->outputs = (List){0};
     observe_block(program, &program->body, wanted, by_name, (Surroundings){NULL, NULL});
-    for (int i = 0; i < declared.count; i++)
-        list_push(program->arena, &program->outputs, declared.items[i]);
+    list_append(program->arena, &program->outputs, &declared);
 }
 
 void observe(Program *program) {
     List flows = parameter_flow(program), wanted = {0};
-    for (int i = 0; i < flows.count; i++) {
-        const ParameterFlow *flow = flows.items[i];
+    LIST_EACH(const ParameterFlow, flow, &flows)
         if (flow->sum && is_whole_activation(program, flow))
             add_output(
                 program->arena, &wanted, flow->end,
                 arena_format(program->arena, "%s%s", flow->tensor->path, flow->branch ? "+" : ""));
-    }
     observe_all(program, &wanted, false);
 }
 

@@ -17,6 +17,7 @@
  * operations.
  */
 #include "passes.h"
+#include "analysis/access.h"
 
 enum { MIN_WORK = 4, LEAST_WORK = 256 };
 
@@ -46,8 +47,7 @@ typedef struct Surrounding {
 typedef void Visit(Preparing *all, Statement *statement, Surrounding region);
 
 static void visit_all(Preparing *all, Block *block, Surrounding region, Visit *visit) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         Surrounding inside = region;
         if (statement->kind == STATEMENT_REPEAT) {
             inside.repeat = statement;
@@ -126,12 +126,7 @@ static void note_fixed_read(Expr *expr, void *data) {
 static void note_fixed_reads(Preparing *all, const Statement *statement, Surrounding region,
                              bool wants) {
     PreparedRead reader = {all, region, wants};
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, note_fixed_read, &reader);
-        expr_walk(statement->target, note_fixed_read, &reader);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_fixed_read, &reader);
+    statement_walk(statement, note_fixed_read, &reader);
 }
 
 static void narrow(Preparing *all, Statement *statement, Surrounding region) {
@@ -373,8 +368,7 @@ static void copy_prepared(const Copying *copying, Block *block, const Statement 
 static void copy_fixed(Preparing *all, Block *to, const Block *from, Statement *repeat,
                        Index *step) {
     const Copying copying = {all, step};
-    for (int i = 0; i < from->statements.count; i++) {
-        Statement *statement = from->statements.items[i];
+    LIST_EACH(Statement, statement, &from->statements) {
         if (statement->kind == STATEMENT_REPEAT && !repeat) {
             Index *index = index_new(all->made, statement->index->name, statement->index->axis);
             Statement *copy =

@@ -176,8 +176,7 @@ static void visit(Tables *tables, Statement *statement) {
 
 static void visit_block(Tables *tables, Block *block) {
     Block made = {{NULL, 0, 0}};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_REPEAT) visit_block(tables, &statement->body);
         tables->block = &made;
         visit(tables, statement);

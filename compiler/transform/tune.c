@@ -15,16 +15,13 @@
 #include <string.h>
 
 static const Tuned *tuned_row(const Tuning *tuning, const char *path) {
-    for (int i = 0; i < tuning->rows.count; i++) {
-        const Tuned *row = tuning->rows.items[i];
+    LIST_EACH(const Tuned, row, &tuning->rows)
         if (!strcmp(row->flow->tensor->path, path)) return row;
-    }
     return NULL;
 }
 
 static void tune_numbers(Program *program, Tensor *tensor, const Tuned *row) {
-    for (int i = 0; i < row->numbers.count; i++) {
-        const TunedNumber *number = row->numbers.items[i];
+    LIST_EACH(const TunedNumber, number, &row->numbers) {
         bool elsewhere = !strcmp(number->name, "init") || !strcmp(number->name, "multiplier");
         bool factor = !strcmp(number->name, "lr");
         if (elsewhere || number->after == number->before) continue;
@@ -65,8 +62,7 @@ static Expr *scale_term(Program *program, Expr *expr, const Tensor *tensor, doub
 
 static void scale_uses(Program *program, Block *block, const Tensor *tensor, double factor) {
     List all = {0};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT)
             scale_uses(program, &statement->body, tensor, factor);

@@ -445,7 +445,7 @@ void written_message(const char *path, const char *next, ...) {
     fflush(stdout);
     line_message("wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text);
     if (!next) return;
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     size_t length;
     FILE *to = open_memstream(&text, &length);
     if (!to) return;
@@ -455,7 +455,6 @@ void written_message(const char *path, const char *next, ...) {
     va_end(arguments);
     fclose(to);
     line_message("  next: %s", text);
-    free(text);
 }
 
 /* ---- embedded ---- */

@@ -3,6 +3,7 @@
 #define FILES_H
 
 #include "abi/embedded_file.h"
+#include "base/memory.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -30,6 +31,8 @@ typedef struct Mapping {
 int file_open(const char *path, const char *remedy, size_t *length);
 /* The same as a stream; NULL after a message. */
 FILE *file_stream(const char *path, const char *remedy);
+/* For files that are read; the text of open_memstream() is complete after fclose() only. */
+AUTO_POINTER(FILE, fclose)
 /* The JSON object in a regular file. NULL if the file is missing, or after a note that it is
  * ignored and why. */
 json_t *file_json(const char *path);

@@ -63,11 +63,10 @@ char *memory_format(const char *format, ...) {
 char *memory_append(char *text, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *more = format_text(format, arguments);
+    AUTO_FREE char *more = format_text(format, arguments);
     va_end(arguments);
     char *longer = memory_format("%s%s", text ? text : "", more);
     free(text);
-    free(more);
     return longer;
 }
 

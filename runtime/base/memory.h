@@ -14,6 +14,18 @@ char *memory_append(char *text, const char *format, ...) __attribute__((format(p
 /* Before the declaration of a pointer: free() receives its last value at the end of its scope. */
 #define AUTO_FREE __attribute__((cleanup(memory_free_at)))
 void memory_free_at(void *pointer); /* the address of the pointer */
+/* AUTO(Type) *pointer = ... or AUTO(Type) object = ...: closed at the end of its scope by the
+ * function that the header of the type names in AUTO_POINTER (not called for NULL) or in
+ * AUTO_OBJECT. */
+#define AUTO(Type) __attribute__((cleanup(end_##Type))) Type
+#define AUTO_POINTER(Type, close)                                                                  \
+    static inline void end_##Type(Type **at) {                                                     \
+        if (*at) close(*at);                                                                       \
+    }
+#define AUTO_OBJECT(Type, close)                                                                   \
+    static inline void end_##Type(Type *at) {                                                      \
+        close(at);                                                                                 \
+    }
 
 /* Physical memory in bytes, the limit of one block. */
 size_t memory_of_machine(void);

@@ -2,6 +2,7 @@
 
 #include "abi/error_code.h"
 #include "abi/utf8_cut.h"
+#include "base/memory.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -86,7 +87,7 @@ void message_reports(const char *reports) {
 }
 
 static void print_message(const char *kind, const char *format, va_list arguments) {
-    char *text = NULL, *line = NULL;
+    AUTO_FREE char *text = NULL, *line = NULL;
     if (vasprintf(&text, format, arguments) < 0) return;
     const char *code = strcmp(kind, "error") ? NULL : error_code(text);
     clean(text);
@@ -96,12 +97,10 @@ static void print_message(const char *kind, const char *format, va_list argument
         print_colored(line, first);
         fputs(line + first, message_file());
     }
-    free(line);
-    free(text);
 }
 
 void line_message(const char *format, ...) {
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
@@ -109,7 +108,6 @@ void line_message(const char *format, ...) {
     if (length < 0) return;
     clean(text);
     fprintf(message_file(), "%s\n", text);
-    free(text);
 }
 
 bool error_message(const char *help, const char *format, ...) {

@@ -191,10 +191,8 @@ static bool each_file(const char *path, bool (*each)(void *context, const char *
         return file_exists(path) || file_is_standard(path)
                    ? each(context, path)
                    : each_matching(path, path, each, context);
-    char *pattern = escaped_glob(path);
-    bool good = each_matching(pattern, path, each, context);
-    free(pattern);
-    return good;
+    AUTO_FREE char *pattern = escaped_glob(path);
+    return each_matching(pattern, path, each, context);
 }
 
 static bool collect_path(void *context, const char *path) {

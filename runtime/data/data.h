@@ -9,6 +9,8 @@
 #ifndef DATA_H
 #define DATA_H
 
+#include "base/memory.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +41,7 @@ typedef struct Data {
  * outside the vocabulary. */
 Data *data_open(const char *path, long vocabulary);
 void data_close(Data *data);
+AUTO_POINTER(Data, data_close)
 /* Paths of files, in order. */
 typedef struct Paths {
     char **items;
@@ -49,6 +52,7 @@ typedef struct Paths {
  * pattern. False after a message. */
 bool paths_add(Paths *paths, const char *path);
 void paths_free(Paths *paths);
+AUTO_OBJECT(Paths, paths_free)
 /* Reads tokens start .. start+count-1; false after a message if one is outside the vocabulary. The
  * range must exist. */
 bool data_read(const Data *data, uint64_t start, size_t count, int32_t *tokens);

@@ -232,7 +232,7 @@ static int by_data_offset(const void *a, const void *b) {
 }
 
 static bool check_overlaps(const GgufFile *file) {
-    const TensorEntry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
+    AUTO_FREE const TensorEntry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
     bool good = true;
     for (int i = 0; i < file->count; i++) order[i] = &file->entries[i];
     qsort(order, (size_t)file->count, sizeof *order, by_data_offset);
@@ -240,7 +240,6 @@ static bool check_overlaps(const GgufFile *file) {
         if ((const unsigned char *)order[i - 1]->data + order[i - 1]->bytes >
             (const unsigned char *)order[i]->data)
             good = gguf_damaged(file, "two tensors overlap");
-    free(order);
     return good;
 }
 

@@ -61,7 +61,8 @@ void quantized_entry(TensorEntry *entry, const char *type, const BlockOrder *ord
         json_object_set_new(note, "columns", pair(order->n, order->n_stride));
         json_object_set_new(note, "terms", pair(order->k, order->k_stride));
     }
-    char *key = memory_format("%s%s", note_start, entry->name), *text = json_write(note, 0);
+    AUTO_FREE char *key = memory_format("%s%s", note_start, entry->name),
+                   *text = json_write(note, 0);
     json_object_set_new(notes, key, json_text(text));
     const BlockType *of = quantized_type(type);
     entry->number = NUMBER_U8;
@@ -69,8 +70,6 @@ void quantized_entry(TensorEntry *entry, const char *type, const BlockOrder *ord
     entry->rank = 1;
     entry->shape[0] = (long)entry->bytes;
     entry->data = blocks;
-    free(key);
-    free(text);
     json_decref(note);
 }
 

@@ -373,7 +373,7 @@ static bool write_file(const char *path, const TensorEntry *entries, int count, 
     char digits[33];
     content_checksum(digits, entries, count, notes, maker, false);
     json_object_set_new(notes, "checksum", json_text(digits));
-    char *header = header_text(entries, count, notes);
+    AUTO_FREE char *header = header_text(entries, count, notes);
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     Aside aside;
     bool opened = aside_open(&aside, path, true);
@@ -386,7 +386,6 @@ static bool write_file(const char *path, const TensorEntry *entries, int count, 
         for (int i = 0; i < count; i++)
             aside_write(&aside, entry_bytes(entries, i, maker), entries[i].bytes);
     }
-    free(header);
     return opened && aside_close(&aside);
 }
 

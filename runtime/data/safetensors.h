@@ -57,6 +57,7 @@ typedef struct Safetensors {
 /* NULL after a message: missing, damaged, truncated, or changed since it was written. */
 Safetensors *safetensors_open(const char *path);
 void safetensors_close(Safetensors *file);
+AUTO_POINTER(Safetensors, safetensors_close)
 const TensorEntry *safetensors_find(const Safetensors *file, const char *name);
 const char *safetensors_note(const Safetensors *file, const char *name); /* NULL: none */
 /* The notes "file:NAME", texts that checkpoints keep: a new object. */

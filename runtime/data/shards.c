@@ -71,12 +71,11 @@ static bool open_named(Shards *shards, const char *folder, const char *index, js
 
 static const TensorEntry *entry_in(const Shards *shards, const char *folder, const char *file,
                                    const char *name) {
-    char *path = path_join(folder, file);
+    AUTO_FREE char *path = path_join(folder, file);
     const TensorEntry *found = NULL;
     for (int i = 0; i < shards->file_count; i++)
         if (strcmp(shards->files[i]->path, path) == 0)
             found = safetensors_find(shards->files[i], name);
-    free(path);
     return found;
 }
 

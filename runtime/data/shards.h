@@ -76,6 +76,7 @@ typedef struct Shards {
  * or damaged, or the index does not match the files. */
 Shards *shards_open(const char *path);
 void shards_close(Shards *shards);
+AUTO_POINTER(Shards, shards_close)
 /* Index of a tensor among the entries; -1 if there is none. */
 int shards_find(const Shards *shards, const char *name);
 

@@ -229,10 +229,9 @@ void device_reading_close(DeviceReading *reading) {
 }
 
 double device_ceiling_read(Device *device) {
-    DeviceReading reading = device_reading_open(device);
+    AUTO(DeviceReading) reading = device_reading_open(device);
     double best = 0;
     for (int pass = 0; pass < PASSES; pass++) best = fmax(best, device_reading_pass(&reading));
-    device_reading_close(&reading);
     return best;
 }
 
@@ -255,11 +254,10 @@ void device_multiplying_close(DeviceMultiplying *multiplying) {
 }
 
 double device_ceiling_products(Device *device, bool rounded) {
-    DeviceMultiplying multiplying = device_multiplying_open(device, rounded);
+    AUTO(DeviceMultiplying) multiplying = device_multiplying_open(device, rounded);
     double best = device_multiplying_pass(&multiplying);
     for (int pass = 1; pass < PASSES; pass++)
         best = fmax(best, device_multiplying_pass(&multiplying));
-    device_multiplying_close(&multiplying);
     return best;
 }
 

@@ -3,6 +3,7 @@
 #define DEVICE_H
 
 #include "abi/abi.h"
+#include "base/memory.h"
 #include "moec.h"
 
 #include <jansson.h>
@@ -226,6 +227,7 @@ DeviceReading device_reading_open(Device *device);
 /* GB/s of one pass, or 0 without memory */
 double device_reading_pass(const DeviceReading *reading);
 void device_reading_close(DeviceReading *reading);
+AUTO_OBJECT(DeviceReading, device_reading_close)
 
 /* A matrix product for measurement passes. */
 typedef struct DeviceMultiplying {
@@ -236,6 +238,7 @@ typedef struct DeviceMultiplying {
 DeviceMultiplying device_multiplying_open(Device *device, bool rounded);
 double device_multiplying_pass(const DeviceMultiplying *multiplying); /* GFLOP/s, or NaN */
 void device_multiplying_close(DeviceMultiplying *multiplying);
+AUTO_OBJECT(DeviceMultiplying, device_multiplying_close)
 
 /* GB/s and GFLOP/s: the best of several passes. */
 double device_ceiling_read(Device *device);
@@ -266,5 +269,6 @@ Device *device_open(const char *name);
 /* The CPU device. Closing it has no effect. */
 Device *device_cpu(void);
 void device_close(Device *device);
+AUTO_POINTER(Device, device_close)
 
 #endif

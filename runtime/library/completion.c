@@ -27,10 +27,8 @@ static bool has_text(const MoecModel *model) {
 static bool encode_prompt(const MoecModel *model, const char *text, size_t length,
                           TokenList *tokens) {
     if (!has_text(model)) return false;
-    Encoder *encoder = model->tokenizer ? encoder_new(model->tokenizer) : NULL;
-    bool good = speech_tokens(writing_of(model), model->tokenizer, encoder, text, length, tokens);
-    encoder_free(encoder);
-    return good;
+    AUTO(Encoder) *encoder = model->tokenizer ? encoder_new(model->tokenizer) : NULL;
+    return speech_tokens(writing_of(model), model->tokenizer, encoder, text, length, tokens);
 }
 
 /* The text with a final zero, which then belongs to the caller. */

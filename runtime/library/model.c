@@ -12,7 +12,7 @@
 
 static MoecCompiler *open_spec_text(const char *text, const TextList *sets) {
     const MoecDocument document = {"spec", text, strlen(text)};
-    AUTO_CLOSE MoecCompiler *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
+    AUTO(MoecCompiler) *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
     if (!reports_good(plain)) return NULL;
     const char *bundle = moec_bundle(plain);
     MoecCompiler *compiler = moec_open_bundle(bundle, strlen(bundle), sets->items, sets->count);

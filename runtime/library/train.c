@@ -42,7 +42,7 @@ static bool train(const Request *request) {
     TextList sets;
     if (!check_training(training) || !library_sets(training->sets, training->set_count, &sets))
         return false;
-    Device *device = device_open(training->device ? training->device : "cpu");
+    AUTO(Device) *device = device_open(training->device ? training->device : "cpu");
     MoecCompiler *compiler = device ? library_spec(request->text, training->spec, &sets) : NULL;
     bool good = false;
     if (compiler) {
@@ -67,7 +67,6 @@ static bool train(const Request *request) {
                run_train(&run) != RUN_FAILED;
         run_close(&run);
     }
-    device_close(device);
     return good;
 }
 

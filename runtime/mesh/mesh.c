@@ -60,11 +60,11 @@ static Mesh *give_up(Mesh *mesh, bool connected) {
 /* Whether the processes of the launcher can communicate; false after a message. */
 static bool can_connect(const ProcessGroup *launch, bool on_gpus) {
     if (launch->launcher == LAUNCHER_TORCHRUN && !on_gpus) {
-        char *help = memory_format("mpirun -n %d moec train ..., or --device cuda", launch->size);
+        AUTO_FREE char *help =
+            memory_format("mpirun -n %d moec train ..., or --device cuda", launch->size);
         error_message(help,
                       "torchrun started %d processes, but training on CPUs communicates by MPI",
                       launch->size);
-        free(help);
         return false;
     }
     if (launch->launcher == LAUNCHER_TORCHRUN) return rendezvous_check(launch);
@@ -154,7 +154,7 @@ static bool all_good(Mesh *mesh, const Introduction *all) {
 static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
     const size_t bytes = sizeof properties[0].value;
     const size_t row = bytes * (size_t)count;
-    char *all = memory_new(row * (size_t)mesh->size);
+    AUTO_FREE char *all = memory_new(row * (size_t)mesh->size);
     for (int i = 0; i < count; i++)
         memcpy(all + row * (size_t)mesh->rank + bytes * (size_t)i, properties[i].value, bytes);
     bool equal = mesh->here->gather(all, row) == 0;
@@ -168,7 +168,6 @@ static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
                               "rank %d (%s) differs from rank 0 (%s) in the %s: %s, not %s", rank,
                               mesh->hosts[rank], mesh->hosts[0], properties[i].name, other, first);
         }
-    free(all);
     return equal;
 }
 
@@ -181,9 +180,8 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
     double limit;
     good = watch_limit(&limit) && good;
     if (!mesh->here || !connect(mesh, launch, good ? FIRST_FACTOR * limit : 0)) {
-        char *text = held_messages();
+        AUTO_FREE char *text = held_messages();
         if (launch->local_rank == 0) fputs(text, stderr); /* of another host */
-        free(text);
         return give_up(mesh, false);
     }
     Introduction *all = memory_new(sizeof *all * (size_t)mesh->size);
@@ -292,12 +290,11 @@ void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length) {
 
 int mesh_largest(Mesh *mesh, const char *name, int number) {
     if (!mesh) return number;
-    int *all = memory_new(sizeof *all * (size_t)mesh->size);
+    AUTO_FREE int *all = memory_new(sizeof *all * (size_t)mesh->size);
     all[mesh->rank] = number;
     mesh_gather(mesh, name, all, sizeof *all);
     for (int i = 0; i < mesh->size; i++)
         if (all[i] > number) number = all[i];
-    free(all);
     return number;
 }
 

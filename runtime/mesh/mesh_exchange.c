@@ -193,7 +193,7 @@ static void exchange_rows(Mesh *mesh, const MoecExchange *exchange, const int *t
     const bool back = exchange->kind == MOEC_EXCHANGE_COMBINE;
     const size_t width = (size_t)exchange->size * ELEMENT;
     unsigned char *at = staging(mesh, (size_t)rows_arriving(&group, exchange, table) * width);
-    unsigned char **buffers = memory_new(sizeof *buffers * (size_t)group.count);
+    AUTO_FREE unsigned char **buffers = memory_new(sizeof *buffers * (size_t)group.count);
     add_row_transfers(&group, exchange, table, rows, at, back);
     for (int i = 0; i < group.count; i++) {
         size_t bytes;
@@ -204,7 +204,6 @@ static void exchange_rows(Mesh *mesh, const MoecExchange *exchange, const int *t
     if (back) copy_pieces(&group, exchange, table, here, buffers, true);
     run_group(&group, mesh->here);
     if (!back) copy_pieces(&group, exchange, table, here, buffers, false);
-    free(buffers);
 }
 
 int exchange_results(const MoecExchange *exchange) {

@@ -95,17 +95,15 @@ static void *build(const char *compiler, const char *kept) {
         free(folder);
         return NULL;
     }
-    char *source = path_join(place.folder, mpi_files[0].name),
-         *output = path_join(place.folder, "mpi_shim.so"), *log = path_join(place.folder, "log");
+    AUTO_FREE char *source = path_join(place.folder, mpi_files[0].name),
+                   *output = path_join(place.folder, "mpi_shim.so"),
+                   *log = path_join(place.folder, "log");
     bool good = true;
     for (const EmbeddedFile *file = mpi_files; file->name && good; file++)
         good = folder_write(place.folder, file->name, file->text, file->length);
     if (good && run_compiler(compiler, source, output, log))
         handle = open_library(kept && cache_keep(output, kept) ? kept : output, true);
     cache_leave(&place);
-    free(source);
-    free(output);
-    free(log);
     free(folder);
     return handle;
 }
@@ -115,7 +113,7 @@ static void *open_kept(const char *kept) {
 }
 
 const MeshLibrary *mpi_open(const ProcessGroup *launch) {
-    char *compiler = compiler_path(launch);
+    AUTO_FREE char *compiler = compiler_path(launch);
     if (!compiler) {
         const char *given = getenv("MOEC_MPICC");
         error_message("install it (Debian: apt-get install libopenmpi-dev, or libmpich-dev for "
@@ -124,7 +122,7 @@ const MeshLibrary *mpi_open(const ProcessGroup *launch) {
                       given && *given ? given : "mpicc", launch->size, launch->command);
         return NULL;
     }
-    char *kept = shim_path(compiler);
+    AUTO_FREE char *kept = shim_path(compiler);
     void *handle = open_kept(kept);
     int lock = !handle && kept ? cache_making(kept) : -1;
     if (!handle) handle = open_kept(kept);
@@ -136,7 +134,5 @@ const MeshLibrary *mpi_open(const ProcessGroup *launch) {
                       kept ? kept : "the compiled file");
         shim = NULL;
     }
-    free(kept);
-    free(compiler);
     return shim;
 }

@@ -69,16 +69,14 @@ static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done,
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
     if (!mesh) return;
     if (!mesh->received) allocate_received(mesh);
-    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
-    float **parts = memory_new(sizeof *parts * (size_t)mesh->size);
+    AUTO_FREE MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    AUTO_FREE float **parts = memory_new(sizeof *parts * (size_t)mesh->size);
     size_t longest = longest_range(mesh, count);
     int error = 0;
     collective_begin(mesh, name);
     for (size_t done = 0; done < longest && !error; done += piece_length(mesh))
         error = reduce_piece(mesh, block, count, done, transfers, parts);
     collective_end(mesh, mesh->there, error);
-    free(parts);
-    free(transfers);
 }
 
 /* Exchanges ranges: each process sends its own one, or those of the others. */
@@ -86,7 +84,7 @@ typedef enum Direction { TO_ALL, TO_FIRST, FROM_FIRST } Direction;
 
 static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t count,
                             Direction direction) {
-    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    AUTO_FREE MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++) {
         if (rank == mesh->rank || (direction != TO_ALL && rank && mesh->rank)) continue;
@@ -105,7 +103,6 @@ static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t c
     const MeshLibrary *library = direction == TO_ALL ? mesh->there : mesh->here;
     collective_begin(mesh, name);
     collective_end(mesh, library, library->transfer(transfers, transfer_count));
-    free(transfers);
 }
 
 /* The elements of a part in the range of `sender`, if `receiver` needs them; else none. */
@@ -120,7 +117,8 @@ static MeshRange part_in_range(const Mesh *mesh, const MeshPart *part, size_t co
 
 void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
                        const MeshPart *parts, int part_count) {
-    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)(mesh->size * part_count));
+    AUTO_FREE MeshTransfer *transfers =
+        memory_new(sizeof *transfers * 2 * (size_t)(mesh->size * part_count));
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++)
         for (int i = 0; i < part_count && rank != mesh->rank; i++)
@@ -133,7 +131,6 @@ void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
             }
     collective_begin(mesh, name);
     collective_end(mesh, mesh->there, mesh->there->transfer(transfers, transfer_count));
-    free(transfers);
 }
 
 void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count) {

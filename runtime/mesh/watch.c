@@ -243,7 +243,7 @@ static void reset_clocks(Watchdog *watch, double now) {
 static void *observe(void *argument) {
     Watchdog *watch = argument;
     const bool center = watch->mesh->rank == 0;
-    struct pollfd *polled = memory_new(sizeof *polled * (size_t)(watch->peer_count + 1));
+    AUTO_FREE struct pollfd *polled = memory_new(sizeof *polled * (size_t)(watch->peer_count + 1));
     double last = seconds_now(), beat = 0;
     reset_clocks(watch, last);
     while (!atomic_load(&watch->ending)) {
@@ -264,7 +264,6 @@ static void *observe(void *argument) {
         if (center) check_stall(watch, now);
         if (center) check_failed(watch, now);
     }
-    free(polled);
     return NULL;
 }
 

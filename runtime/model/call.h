@@ -36,6 +36,7 @@ typedef struct Call {
  * after a message. */
 Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache);
 void call_close(Call *call);
+AUTO_POINTER(Call, call_close)
 
 /* Fills the inputs of kind token and next from samples of sequence + 1 tokens, `batch` of them. */
 void call_set_windows(Call *call, const int32_t *windows);

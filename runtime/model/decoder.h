@@ -40,6 +40,7 @@ Decoder *decoder_beside(const Decoder *other);
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
                       long length);
 void decoder_close(Decoder *decoder);
+AUTO_POINTER(Decoder, decoder_close)
 long decoder_vocabulary(const Decoder *decoder);
 /* Values per position of an output of the decoding step of such a model; 0: it has none. */
 long decoder_model_width(const Model *model, const char *output);

@@ -126,7 +126,7 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
     AUTO_FREE char *folder = memory_format("%s/moec-XXXXXX", place && *place ? place : "/tmp");
     AUTO_FREE char *file = NULL;
     Data *data = NULL;
-    Paths paths = {0};
+    AUTO(Paths) paths = {0};
     BulkResult result;
     const BulkOptions options = {.special = true, .last = -1, .quiet = true};
     if (!mkdtemp(folder)) {
@@ -141,7 +141,6 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
         unlink(file);
         rmdir(folder);
     }
-    paths_free(&paths);
     return data;
 }
 

@@ -45,7 +45,7 @@ FaultFound fault_print(MoecCompiler *compiler, const Call *call, const float *st
     MoecProgram *program = program_again(compiler, call);
     if (!program || !model_get(model, false)) return FAULT_FAILED;
     if (!is_affordable(program)) return FAULT_COSTLY;
-    MoecInterpreter *interpreter =
+    AUTO(MoecInterpreter) *interpreter =
         interpreted_open(compiler, program, model, states ? states : model->layer_states);
     if (!interpreter) return FAULT_FAILED;
     moec_interpreter_trace(interpreter);
@@ -55,7 +55,6 @@ FaultFound fault_print(MoecCompiler *compiler, const Call *call, const float *st
                *found = problem ? NULL : moec_interpreter_fault(interpreter);
     if (problem) note_message("%s", problem);
     if (found) message_reports(found);
-    moec_interpreter_free(interpreter);
     return problem ? FAULT_FAILED : found ? FAULT_FOUND : FAULT_NONE;
 }
 

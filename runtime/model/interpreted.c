@@ -11,12 +11,11 @@ static const double memory_share = 0.7;
 
 static void give(MoecInterpreter *interpreter, const char *name, const void *values, size_t count,
                  bool integer) {
-    double *wide = memory_new(sizeof *wide * (count + 1));
+    AUTO_FREE double *wide = memory_new(sizeof *wide * (count + 1));
     for (size_t i = 0; i < count; i++)
         wide[i] =
             integer ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
     moec_interpreter_set(interpreter, name, wide, count);
-    free(wide);
 }
 
 static void give_all(MoecInterpreter *interpreter, const PublicTensor *tensors, int count,

@@ -2,6 +2,7 @@
 #ifndef INTERPRETED_H
 #define INTERPRETED_H
 
+#include "base/memory.h"
 #include "model/call.h"
 
 /* ---- interpreted.c ---- */
@@ -10,6 +11,7 @@
  * layers, in host memory. NULL if the program is NULL or not supported. */
 MoecInterpreter *interpreted_open(MoecCompiler *compiler, MoecProgram *program, const Model *model,
                                   const float *states);
+AUTO_POINTER(MoecInterpreter, moec_interpreter_free)
 /* Sets the inputs of the program to those of a call. */
 void interpreted_set_inputs(MoecInterpreter *interpreter, const Call *call);
 /* Estimated seconds of one run, on one core. */

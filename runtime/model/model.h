@@ -55,6 +55,7 @@ bool has_public_name(const char *stacked, const char *name);
 
 /* Prints the diagnostics if there are errors; returns true if there are none. */
 bool reports_good(MoecCompiler *compiler);
+AUTO_POINTER(MoecCompiler, moec_close)
 
 /* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
  * the temporaries, which all graphs share because only one runs at a time. */
@@ -130,6 +131,7 @@ Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shap
  * the compiler. */
 Model *model_describe(MoecCompiler *compiler, const GraphShape *shape);
 void model_close(Model *model);
+AUTO_POINTER(Model, model_close)
 /* Copies weights and all states to the device after a change on the host, or back before the host
  * reads them. No effect if the memory is shared. */
 bool model_put(Model *model);

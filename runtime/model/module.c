@@ -95,8 +95,10 @@ typedef struct Making {
 static bool build(const char *folder, const char *source, const char *output,
                   const Making *making) {
     const char *ready = making->ready;
-    char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
-    char *object = path_join(folder, "program.o"), *other = path_join(folder, "program_1.o");
+    AUTO_FREE char *header = path_join(folder, "kernels.h"),
+                   *fresh = path_join(folder, "kernels.o");
+    AUTO_FREE char *object = path_join(folder, "program.o"),
+                   *other = path_join(folder, "program_1.o");
     const char *whole = making->parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART";
     Translation work[3] = {{source, object, whole, false}};
     int count = 1;
@@ -104,10 +106,6 @@ static bool build(const char *folder, const char *source, const char *output,
     if (!ready) work[count++] = (Translation){header, fresh, "MOEC_KERNELS_HERE", true};
     bool good = toolchain_build(folder, work, count, ready, output);
     if (good && making->fresh && !ready) cache_keep(fresh, making->fresh);
-    free(header);
-    free(fresh);
-    free(object);
-    free(other);
     return good;
 }
 
@@ -140,7 +138,7 @@ static const char *temporary_folder(void) {
  * without the cache. Only the last attempt reports errors. */
 static bool make_anywhere(Module *module, const char *text, const Making *making) {
     if (!making->kept) return make(module, text, making);
-    char *messages = NULL;
+    AUTO_FREE char *messages = NULL;
     size_t length;
     FILE *before = message_file(), *held = open_memstream(&messages, &length);
     if (!held) return make(module, text, making);
@@ -158,7 +156,6 @@ static bool make_anywhere(Module *module, const char *text, const Making *making
             note_message("the cache in %s is not usable; the program was compiled in %s",
                          making->parent, other.parent);
     }
-    free(messages);
     return good;
 }
 

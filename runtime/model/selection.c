@@ -73,7 +73,7 @@ static char *first_name(const char *spec_name) {
 static bool report_unknown_tensor(const SelectedName *selection, const MoecSpecTensor *tensors,
                                   int count, const Model *described) {
     const int outputs = described ? described->table->graphs[0].output_count : 0;
-    char **names =
+    AUTO_FREE char **names =
         memory_new(sizeof *names *
                    (size_t)(count + (described ? described->parameter_count : 0) + outputs + 1));
     int known = 0;
@@ -89,7 +89,6 @@ static bool report_unknown_tensor(const SelectedName *selection, const MoecSpecT
     error_message(help, "the model has no tensor '%s'", selection->name);
     free(help);
     for (int i = 0; i < known; i++) free(names[i]);
-    free(names);
     return false;
 }
 

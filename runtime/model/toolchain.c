@@ -82,14 +82,13 @@ static void hash_compiler(XXH3_state_t *state) {
 
 /* The meaning of -march=native depends on the processor, and machines can share a home folder. */
 static void hash_processor(XXH3_state_t *state) {
-    FILE *file = fopen("/proc/cpuinfo", "r");
+    AUTO(FILE) *file = fopen("/proc/cpuinfo", "r");
     if (!file) return;
     char line[8192];
     while (fgets(line, sizeof line, file) && line[0] != '\n')
         if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 ||
             strncmp(line, "Features", 8) == 0)
             cache_add(state, line);
-    fclose(file);
 }
 
 /* Splits MOEC_CFLAGS at spaces: returns the count of flags, which are parts of *text, a new string.
@@ -163,11 +162,10 @@ int compiler_wait(pid_t child) {
 }
 
 void compiler_print_log(const char *log) {
-    FILE *file = fopen(log, "r");
+    AUTO(FILE) *file = fopen(log, "r");
     char line[512];
     for (int i = 0; file && i < 20 && fgets(line, sizeof line, file); i++)
         fprintf(message_file(), "    %s", line);
-    if (file) fclose(file);
 }
 
 /* Exit status of the first failed compilation, 0 if all succeeded, -1 if the compiler could not be
@@ -177,13 +175,12 @@ static int translate(const char *include, const Translation *work, int count, bo
     pid_t children[WORK_LIMIT];
     for (int i = 0; i < count; i++) {
         CompilerCommand command = command_new(openmp, work[i].kernels);
-        char *define = memory_format("-D%s", work[i].define);
+        AUTO_FREE char *define = memory_format("-D%s", work[i].define);
         const char *words[] = {define,         include, "-c", "-o",
                                work[i].output, "-x",    "c",  work[i].source};
         for (size_t j = 0; j < sizeof words / sizeof words[0]; j++) add_word(&command, words[j]);
         children[i] = compiler_start(command.words, logs[i]);
         command_free(&command);
-        free(define);
     }
     int reason = errno, worst = 0;
     for (int i = 0; i < count; i++) {
@@ -215,11 +212,10 @@ static bool is_full(const char *folder, char *const *logs, int count) {
     bool full = statvfs(folder, &room) == 0 && room.f_blocks > 0 &&
                 (double)room.f_bavail * (double)room.f_frsize < MIN_ROOM;
     for (int i = 0; i < count && !full; i++) {
-        FILE *file = fopen(logs[i], "r");
+        AUTO(FILE) *file = fopen(logs[i], "r");
         char line[512];
         while (file && !full && fgets(line, sizeof line, file))
             full = strstr(line, "No space left on device") != NULL;
-        if (file) fclose(file);
     }
     return full;
 }

@@ -38,7 +38,7 @@ static bool wrong_shape(const Safetensors *file, const char *name, const PublicT
     const char *letter = one->axes;
     for (int i = 0; i < axis && *letter; i++)
         letter += strcspn(letter, ",") + (strchr(letter, ',') != NULL);
-    char *longer =
+    AUTO_FREE char *longer =
         differ == 1 && one->shape[axis] > entry->shape[axis]
             ? memory_format(
                   "the weights have size %ld on axis '%.*s'; use a setting of at most %ld, or "
@@ -46,13 +46,10 @@ static bool wrong_shape(const Safetensors *file, const char *name, const PublicT
                   entry->shape[axis], (int)strcspn(letter, ","), letter, entry->shape[axis],
                   one->shape[axis])
             : memory_format("use weights made for this model and these settings");
-    char *found = tensor_shape_text(entry->shape, entry->rank),
-         *wanted = tensor_shape_text(one->shape, one->rank);
+    AUTO_FREE char *found = tensor_shape_text(entry->shape, entry->rank),
+                   *wanted = tensor_shape_text(one->shape, one->rank);
     error_message(longer, "%s: %s has shape %s, but the model needs %s (%s)", file->path, name,
                   found, wanted, one->axes);
-    free(found);
-    free(wanted);
-    free(longer);
     return false;
 }
 
@@ -195,9 +192,8 @@ static bool read_moments(Model *model, const Safetensors *file, const PublicTens
     bool good = true;
     for (int j = 0; good && update && is_moved(one) && j < update->state_count; j++) {
         if (j == moment_called(model, "average")) continue;
-        char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
+        AUTO_FREE char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
         good = read_tensor(file, name, one, model->moments[j], true, used);
-        free(name);
     }
     return good;
 }
@@ -207,11 +203,9 @@ static bool read_trained(Model *model, const Safetensors *file, const PublicTens
                          bool *used) {
     float *average = average_of(model, one);
     if (!average) return read_tensor(file, one->name, one, model->weights, true, used);
-    char *name = memory_format("optimizer.weight:%s", one->name);
-    bool good = read_values(file, one->name, one, average, true, used) &&
-                read_tensor(file, name, one, model->weights, true, used);
-    free(name);
-    return good;
+    AUTO_FREE char *name = memory_format("optimizer.weight:%s", one->name);
+    return read_values(file, one->name, one, average, true, used) &&
+           read_tensor(file, name, one, model->weights, true, used);
 }
 
 bool model_fits(const Model *model, const Safetensors *file) {
@@ -322,13 +316,10 @@ static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float
     if (!entry || fits_tensor(one, entry))
         return read_tensor(file, one->name, one, block, false, used);
     used[entry - file->entries] = true;
-    char *found = tensor_shape_text(entry->shape, entry->rank),
-         *expected = tensor_shape_text(one->shape, one->rank),
-         *line = memory_format("%s: %s, expected %s", one->name, found, expected);
+    AUTO_FREE char *found = tensor_shape_text(entry->shape, entry->rank),
+                   *expected = tensor_shape_text(one->shape, one->rank),
+                   *line = memory_format("%s: %s, expected %s", one->name, found, expected);
     add_name(wrong, line);
-    free(found);
-    free(expected);
-    free(line);
     return true;
 }
 

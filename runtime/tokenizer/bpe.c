@@ -49,7 +49,7 @@ static int32_t find_symbol(const Vocabulary *vocabulary, const char *bytes, size
 static bool add_characters(const Vocabulary *vocabulary, const char *bytes, size_t length,
                            TokenList *symbols) {
     Unknown unknown = {0};
-    Text spelled = {0};
+    AUTO(Text) spelled = {0};
     bool good = true;
     for (size_t i = 0; i < length && good;) {
         size_t taken = (size_t)character_length((unsigned char)bytes[i]);
@@ -67,7 +67,6 @@ static bool add_characters(const Vocabulary *vocabulary, const char *bytes, size
         i += taken;
     }
     flush_unknown(vocabulary, &unknown, symbols);
-    text_free(&spelled);
     return good;
 }
 

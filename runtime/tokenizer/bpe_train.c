@@ -130,7 +130,7 @@ static void add_alphabet(Trainer *trainer) {
     const BpeTraining *training = trainer->training;
     for (int i = 0; i < training->special_count; i++)
         add_token(trainer, training->special[i], strlen(training->special[i]));
-    AUTO_TEXT Text letter = {0};
+    AUTO(Text) letter = {0};
     for (int32_t c = 0; c <= 0x143; c++) {
         if (byte_of_letter(c) < 0) continue;
         letter.length = 0;
@@ -142,7 +142,7 @@ static void add_alphabet(Trainer *trainer) {
 /* Words from bytes to the tokens of letters. */
 static void spell_words(Trainer *trainer) {
     int32_t letters[256];
-    AUTO_TEXT Text letter = {0};
+    AUTO(Text) letter = {0};
     for (int byte = 0; byte < 256; byte++) {
         letter.length = 0;
         text_append_character(&letter, letter_of_byte((unsigned char)byte));
@@ -260,7 +260,7 @@ static void merge_word(Trainer *trainer, int32_t word, int32_t left, int32_t rig
 }
 
 static int32_t join_names(Trainer *trainer, int32_t left, int32_t right) {
-    AUTO_TEXT Text joined = {0};
+    AUTO(Text) joined = {0};
     text_append(&joined, trainer->names[left].bytes, trainer->names[left].length);
     text_append(&joined, trainer->names[right].bytes, trainer->names[right].length);
     return add_token(trainer, joined.bytes, joined.length);
@@ -358,16 +358,15 @@ static char *file_text(const Trainer *trainer, bool added_too) {
 /* A tokenizer of letters alone splits the texts. */
 static bool count_words(Trainer *trainer) {
     AUTO_FREE char *text = file_text(trainer, false);
-    Tokenizer *letters = text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
+    AUTO(Tokenizer) *letters =
+        text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
     if (!letters)
         return error_message("special tokens and the pattern must be valid UTF-8",
                              "cannot create the initial tokenizer");
-    Encoder *encoder = encoder_new(letters);
+    AUTO(Encoder) *encoder = encoder_new(letters);
     bool good = true;
     for (int i = 0; i < trainer->training->path_count && good; i++)
         good = count_file(trainer, encoder, trainer->training->paths[i]);
-    encoder_free(encoder);
-    tokenizer_close(letters);
     return good && !interrupt_signal();
 }
 

@@ -8,15 +8,12 @@ enum { AROUND = 192, TRIES = 100 };
 /* True if the text around a position has the same tokens in two parts as in one. */
 static bool is_token_boundary(Encoder *encoder, const char *bytes, size_t length, size_t at) {
     size_t start = at > AROUND ? at - AROUND : 0, end = at + AROUND < length ? at + AROUND : length;
-    TokenList whole = {0}, parts = {0};
-    bool same = encoder_encode(encoder, bytes + start, end - start, ENCODE_CONTINUES, &whole) &&
-                encoder_encode(encoder, bytes + start, at - start, ENCODE_CONTINUES, &parts) &&
-                encoder_encode(encoder, bytes + at, end - at, ENCODE_CONTINUES, &parts) &&
-                whole.count == parts.count &&
-                memcmp(whole.items, parts.items, sizeof *whole.items * whole.count) == 0;
-    tokens_free(&whole);
-    tokens_free(&parts);
-    return same;
+    AUTO(TokenList) whole = {0}, parts = {0};
+    return encoder_encode(encoder, bytes + start, end - start, ENCODE_CONTINUES, &whole) &&
+           encoder_encode(encoder, bytes + start, at - start, ENCODE_CONTINUES, &parts) &&
+           encoder_encode(encoder, bytes + at, end - at, ENCODE_CONTINUES, &parts) &&
+           whole.count == parts.count &&
+           memcmp(whole.items, parts.items, sizeof *whole.items * whole.count) == 0;
 }
 
 /* Searches positions next to a byte from the end backward: after it (after = 1) or before it.

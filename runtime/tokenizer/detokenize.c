@@ -51,7 +51,7 @@ static void add_bytes_of(const char *bytes, size_t length, Text *out) {
 }
 
 static void decode_byte_level(const Strings *in, Strings *out) {
-    AUTO_TEXT Text raw = {0};
+    AUTO(Text) raw = {0};
     for (size_t i = 0; i < in->count; i++)
         add_bytes_of(in->text.bytes + string_start(in, i), in->ends[i] - string_start(in, i), &raw);
     text_append_valid(&out->text, raw.bytes, raw.length);
@@ -61,7 +61,7 @@ static void decode_byte_level(const Strings *in, Strings *out) {
 /* A run of bytes: text if it is UTF-8 as a whole, else U+FFFD for each. */
 static void flush_byte_run(Text *run, Strings *out) {
     if (!run->length) return;
-    AUTO_TEXT Text valid = {0};
+    AUTO(Text) valid = {0};
     if (text_append_valid(&valid, run->bytes, run->length) == 0) {
         text_append(&out->text, run->bytes, run->length);
         strings_end(out);
@@ -92,7 +92,7 @@ static int byte_of_name(const char *bytes, size_t length) {
 }
 
 static void byte_fallback(const Strings *in, Strings *out) {
-    AUTO_TEXT Text run = {0};
+    AUTO(Text) run = {0};
     for (size_t i = 0; i < in->count; i++) {
         const char *bytes = in->text.bytes + string_start(in, i);
         size_t length = in->ends[i] - string_start(in, i);
@@ -177,7 +177,7 @@ static void wordpiece(const DecoderStep *step, const char *bytes, size_t length,
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     const Text *prefix = &step->content;
-    Text word = {0};
+    AUTO(Text) word = {0};
     bool goes_on = length >= prefix->length && prefix->length &&
                    memcmp(bytes, prefix->bytes, prefix->length) == 0;
     if (!first && !goes_on && prefix->length) text_append(&word, " ", 1);
@@ -186,7 +186,6 @@ static void wordpiece(const DecoderStep *step, const char *bytes, size_t length,
     for (size_t i = 0; step->cleanup && i < sizeof cleanups / sizeof cleanups[0]; i++)
         replace_all(&word, cleanups[i][0], cleanups[i][1]);
     text_append(out, word.bytes, word.length);
-    text_free(&word);
 }
 
 /* The suffix that ends words becomes a space, the last one nothing. */
@@ -269,7 +268,7 @@ bool decode_waits(const DecoderList *list, const Strings *strings) {
             byte_of_name(strings->text.bytes + last, strings->text.length - last) >= 0)
             return true;
         if (list->items[i].kind != DECODE_BYTE_LEVEL) continue;
-        AUTO_TEXT Text raw = {0};
+        AUTO(Text) raw = {0};
         for (size_t k = 0; k < strings->count; k++)
             add_bytes_of(strings->text.bytes + string_start(strings, k),
                          strings->ends[k] - string_start(strings, k), &raw);
@@ -292,14 +291,13 @@ bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, T
         }
     }
     /* After a letter, whose text is removed again. */
-    Strings strings = {0};
-    AUTO_TEXT Text before = {0};
+    AUTO(Strings) strings = {0};
+    AUTO(Text) before = {0};
     text_append(&strings.text, "a", 1);
     strings_end(&strings);
     text_append(&strings.text, name->bytes, name->length);
     strings_end(&strings);
     bool good = decode_strings(list, matcher, &strings, &before);
     if (good && before.length) text_append(out, before.bytes + 1, before.length - 1);
-    strings_free(&strings);
     return good;
 }

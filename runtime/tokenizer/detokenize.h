@@ -44,6 +44,7 @@ typedef struct Strings {
 
 void strings_end(Strings *strings); /* the text appended so far becomes a string */
 void strings_free(Strings *strings);
+AUTO_OBJECT(Strings, strings_free)
 /* Applies the steps to the strings and appends the result. False after a message. */
 bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out);
 /* Text that a token adds after other tokens; can end inside a character. False after a message. */

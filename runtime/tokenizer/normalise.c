@@ -137,7 +137,7 @@ static size_t normalize_strip(const NormalizerRun *step) {
 /* The first character of the result derives from the first character of the text. This extends as
  * far as the result is independent of the rest of the text: combining marks can be reordered. */
 static size_t take_form(const NormalizerRun *step) {
-    AUTO_TEXT Text alone = {0};
+    AUTO(Text) alone = {0};
     const Text *in = step->in, *out = step->out;
     text_append_normal(&alone, in->bytes, step->anchored, step->normaliser->form);
     text_append_normal(step->out, in->bytes, in->length, step->normaliser->form);

@@ -49,7 +49,7 @@ static void put_sized_bytes(Text *out, const char *bytes, size_t length) {
 /* ---- the texts of tokens ---- */
 
 static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
-    AUTO_TEXT Text bytes = {0};
+    AUTO(Text) bytes = {0};
     size_t *ends = memory_new(sizeof *ends * (size_t)tokenizer->size), start = 0;
     const bool good = tokenizer_bytes(tokenizer, &bytes, ends);
     put_word32(out, (uint32_t)tokenizer->size);
@@ -245,7 +245,7 @@ static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *mas
     AUTO_FREE char *expression = memory_format("%s+", atom);
     Pattern *pattern =
         pattern_of_expression("portable", expression, strlen(expression), WORD_ONIGURUMA);
-    Matcher *matcher = matcher_new();
+    AUTO(Matcher) *matcher = matcher_new();
     size_t start, end, at = 0;
     while (pattern && pattern_find(pattern, matcher, all->bytes, all->length, at, &start, &end) ==
                           FOUND_MATCH) {
@@ -255,13 +255,12 @@ static bool mark_class(const char *atom, int bit, const Text *all, uint32_t *mas
             at += (size_t)taken;
         }
     }
-    matcher_free(matcher);
     pattern_free(pattern);
     return pattern != NULL;
 }
 
 static bool put_classes(const Classes *classes, Text *out) {
-    AUTO_TEXT Text all = {0}, runs = {0};
+    AUTO(Text) all = {0}, runs = {0};
     uint32_t *masks = memory_new(sizeof *masks * 0x110000), count = 0;
     all_characters(&all);
     bool good = true;
@@ -371,7 +370,7 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     const Vocabulary *vocabulary = &tokenizer->vocabulary;
     const SplitterList *splitters = &tokenizer->splitters;
     Classes classes = {0};
-    AUTO_TEXT Text split = {0};
+    AUTO(Text) split = {0};
     put_word32(out, 1);
     for (int i = 0; i < 256; i++) put_word32(out, (uint32_t)vocabulary->letters[i]);
     put_word32(out, vocabulary->ignore_merges);

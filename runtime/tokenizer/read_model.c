@@ -187,7 +187,7 @@ static void take_bytes(Tokenizer *tokenizer) {
     if (vocabulary->byte_fallback || vocabulary->prefix.length || vocabulary->suffix.length) return;
     list->count--;
     vocabulary->byte_level = true;
-    AUTO_TEXT Text letter = {0};
+    AUTO(Text) letter = {0};
     for (int byte = 0; byte < 256; byte++) {
         letter.length = 0;
         text_append_character(&letter, letter_of_byte((unsigned char)byte));

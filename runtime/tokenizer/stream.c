@@ -35,8 +35,8 @@ void stream_free(Stream *stream) {
 /* Appends the text of the tokens after `given`, and removes earlier ones from the window. */
 static bool append_new_text(Stream *stream, bool all, Text *out) {
     const DecoderList *decoders = &stream->tokenizer->decoders;
-    Strings strings = {0};
-    AUTO_TEXT Text now = {0};
+    AUTO(Strings) strings = {0};
+    AUTO(Text) now = {0};
     tokenizer_strings(stream->tokenizer, stream->tokens.items, stream->tokens.count,
                       stream->skip_special, &strings);
     bool good = true;
@@ -52,7 +52,6 @@ static bool append_new_text(Stream *stream, bool all, Text *out) {
         good = good && tokenizer_decode(stream->tokenizer, stream->tokens.items, kept,
                                         stream->skip_special, &stream->before);
     }
-    strings_free(&strings);
     return good;
 }
 

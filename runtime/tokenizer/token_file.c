@@ -139,16 +139,14 @@ static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, siz
 static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t length,
                          TextChunk *part) {
     json_error_t error;
-    json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
+    json_auto_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
     const json_t *text = json_object_get(object, bulk->options->field);
-    bool good = json_is_string(text)
-                    ? encode_document(bulk, encoder, json_string_value(text),
-                                      json_string_length(text), part)
-                    : error_message("write one JSON object with this field per line",
-                                    "a line is not a JSON object with a text field '%s': %.*s",
-                                    bulk->options->field, utf8_cut_bytes(line, length, 60), line);
-    json_decref(object);
-    return good;
+    return json_is_string(text)
+               ? encode_document(bulk, encoder, json_string_value(text), json_string_length(text),
+                                 part)
+               : error_message("write one JSON object with this field per line",
+                               "a line is not a JSON object with a text field '%s': %.*s",
+                               bulk->options->field, utf8_cut_bytes(line, length, 60), line);
 }
 
 static bool encode_lines(Bulk *bulk, Encoder *encoder, TextChunk *part) {

@@ -9,8 +9,8 @@
 
 /* Puts the added tokens into the sets in which they are looked for: special ones first. */
 static bool index_added(Tokenizer *tokenizer, bool special) {
-    Matcher *matcher = matcher_new();
-    AUTO_TEXT Text spare = {0};
+    AUTO(Matcher) *matcher = matcher_new();
+    AUTO(Text) spare = {0};
     bool good = true, begins;
     for (int i = 0; i < tokenizer->added_count && good; i++) {
         AddedToken *token = &tokenizer->added[i];
@@ -22,7 +22,6 @@ static bool index_added(Tokenizer *tokenizer, bool special) {
         added_put(token->normalised ? &tokenizer->normalised : &tokenizer->plain,
                   token->shown.bytes, token->shown.length, i);
     }
-    matcher_free(matcher);
     return good;
 }
 
@@ -144,14 +143,13 @@ bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t token) {
 }
 
 bool tokenizer_bytes(const Tokenizer *tokenizer, Text *out, size_t *ends) {
-    Matcher *matcher = matcher_new();
+    AUTO(Matcher) *matcher = matcher_new();
     bool good = true;
     for (int32_t token = 0; token < tokenizer->size && good; token++) {
         Name name = tokenizer_name(tokenizer, token);
         if (name.bytes) good = decode_alone(&tokenizer->decoders, matcher, &name, out);
         ends[token] = out->length;
     }
-    matcher_free(matcher);
     return good;
 }
 
@@ -193,11 +191,8 @@ void tokenizer_strings(const Tokenizer *tokenizer, const int32_t *tokens, size_t
 
 bool tokenizer_decode(const Tokenizer *tokenizer, const int32_t *tokens, size_t count,
                       bool skip_special, Text *out) {
-    Strings strings = {0};
+    AUTO(Strings) strings = {0};
     tokenizer_strings(tokenizer, tokens, count, skip_special, &strings);
-    Matcher *matcher = matcher_new();
-    bool good = decode_strings(&tokenizer->decoders, matcher, &strings, out);
-    matcher_free(matcher);
-    strings_free(&strings);
-    return good;
+    AUTO(Matcher) *matcher = matcher_new();
+    return decode_strings(&tokenizer->decoders, matcher, &strings, out);
 }

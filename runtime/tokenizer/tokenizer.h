@@ -16,6 +16,7 @@ Tokenizer *tokenizer_open(const char *path);
 /* The same from text in memory; messages use `name`. */
 Tokenizer *tokenizer_read(const char *name, const char *json, size_t length);
 void tokenizer_close(Tokenizer *tokenizer);
+AUTO_POINTER(Tokenizer, tokenizer_close)
 /* The file as it was read. */
 const char *tokenizer_json(const Tokenizer *tokenizer, size_t *length);
 
@@ -34,6 +35,7 @@ bool tokenizer_bytes(const Tokenizer *tokenizer, Text *out, size_t *ends);
 typedef struct Encoder Encoder;
 Encoder *encoder_new(const Tokenizer *tokenizer);
 void encoder_free(Encoder *encoder);
+AUTO_POINTER(Encoder, encoder_free)
 
 typedef enum EncodeFlags {
     ENCODE_SPECIAL = 1,  /* add the tokens of the template */

@@ -15,12 +15,11 @@
 char *processor_name(void) {
     char *line = NULL, *name = NULL;
     size_t capacity = 0;
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    AUTO(FILE) *file = fopen("/proc/cpuinfo", "re");
     while (file && !name && getline(&line, &capacity, file) > 0) {
         const char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
         if (colon) name = memory_format("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
     }
-    if (file) fclose(file);
     free(line);
     return name;
 }

@@ -61,9 +61,8 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
     }
     checkpoint_note(notes, model->table->model, bundle, companions, place);
     if (optimizer && json_object_size(model->device->choices)) {
-        char *choices = json_write(model->device->choices, JSON_COMPACT | JSON_SORT_KEYS);
+        AUTO_FREE char *choices = json_write(model->device->choices, JSON_COMPACT | JSON_SORT_KEYS);
         add_note(notes, choices_note, choices);
-        free(choices);
     }
     bool written = safetensors_write(path, entries, count, notes);
     entries_free(entries, count);
@@ -246,15 +245,12 @@ MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, 
 }
 
 bool checkpoint_readable(const char *path) {
-    Safetensors *file = safetensors_open(path);
+    AUTO(Safetensors) *file = safetensors_open(path);
     TrainState place = {0};
-    Tokenizer *tokenizer = NULL;
+    AUTO(Tokenizer) *tokenizer = NULL;
     bool good = file && checkpoint_place(file, &place) && checkpoint_tokenizer(file, &tokenizer);
-    MoecCompiler *compiler = good ? checkpoint_spec(file, NULL, 0) : NULL;
+    AUTO(MoecCompiler) *compiler = good ? checkpoint_spec(file, NULL, 0) : NULL;
     good = good && compiler;
-    moec_close(compiler);
-    tokenizer_close(tokenizer);
-    safetensors_close(file);
     return good || error_message("use another disk; please report this if the disk is intact",
                                  "%s was written but cannot be read back", path);
 }

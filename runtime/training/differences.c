@@ -2,7 +2,7 @@
 
 #include "base/message.h"
 #include "base/memory.h"
-#include "moec.h"
+#include "model/model.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -120,9 +120,7 @@ static bool tell_lines(const char *then, const char *now, bool library) {
 
 void differences_tell(const char *then, const char *now) {
     if (!strcmp(then, now)) return;
-    MoecCompiler *old = moec_open_bundle(then, strlen(then), NULL, 0);
-    MoecCompiler *new = moec_open_bundle(now, strlen(now), NULL, 0);
+    AUTO(MoecCompiler) *old = moec_open_bundle(then, strlen(then), NULL, 0);
+    AUTO(MoecCompiler) *new = moec_open_bundle(now, strlen(now), NULL, 0);
     if (!moec_same_training(old, new) && !tell_lines(then, now, false)) tell_lines(then, now, true);
-    moec_close(old);
-    moec_close(new);
 }

@@ -157,14 +157,12 @@ static void put_number(Message *summary, const char *name, const json_t *value) 
     const char *key;
     json_t *part;
     for (size_t i = 0; i < json_array_size(value); i++) {
-        char *tag = memory_format("%s/%zu", name, i);
+        AUTO_FREE char *tag = memory_format("%s/%zu", name, i);
         put_number(summary, tag, json_array_get(value, i));
-        free(tag);
     }
     json_object_foreach((json_t *)(uintptr_t)value, key, part) {
-        char *tag = memory_format("%s/%s", name, key);
+        AUTO_FREE char *tag = memory_format("%s/%s", name, key);
         put_number(summary, tag, part);
-        free(tag);
     }
     if (json_is_number(value)) put_value(summary, name, json_number_value(value));
     if (json_is_null(value)) put_value(summary, name, (double)NAN);

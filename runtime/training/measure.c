@@ -120,9 +120,8 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
 void measure_print_fault(Call *call, const Data *data, const Samples *samples,
                          const Evaluation *result, MoecCompiler *compiler) {
     if (result->wrong >= result->calls) return;
-    int32_t *tokens =
+    AUTO_FREE int32_t *tokens =
         memory_new(sizeof *tokens * batch_of(call) * (size_t)(call_context(call) + 1));
     if (set_samples(call, data, samples, result->wrong, tokens))
         fault_print(compiler, call, NULL, 0, false);
-    free(tokens);
 }

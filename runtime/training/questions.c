@@ -55,8 +55,8 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     *candidate = (AnswerChoice){.row = {.told = told, .sampling = {.repetition = 1}}};
     const char *said = choice + strspn(choice, " ");
     candidate->characters = (double)character_count(said, strlen(said));
-    AUTO_TEXT Text text = {0};
-    TokenList before = {0};
+    AUTO(Text) text = {0};
+    AUTO(TokenList) before = {0};
     text_append(&text, context, length - spaces);
     bool good = encode_question(questions, &text, &before);
     text_append(&text, context + length - spaces, spaces);
@@ -64,7 +64,6 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     good = good && encode_question(questions, &text, &candidate->row.tokens);
     candidate->from = before.count;
     candidate->row.prompt = candidate->row.tokens.count;
-    tokens_free(&before);
     return good;
 }
 

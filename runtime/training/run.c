@@ -23,12 +23,12 @@ static void begin_phase(const TrainRun *run, const char *phase) {
 static void record_choices(const TrainRun *run, Device *device) {
     if (!device->apart) return;
     AUTO_FREE char *last = path_join(run->options.out, "last.safetensors");
-    Safetensors *file = run->options.resume && file_exists(last) ? safetensors_open(last) : NULL;
+    AUTO(Safetensors) *file =
+        run->options.resume && file_exists(last) ? safetensors_open(last) : NULL;
     json_t *known = file ? checkpoint_choices(file) : NULL;
     json_decref(device->choices);
     device->choices = known ? known : json_object();
     device->is_resumed = known != NULL;
-    safetensors_close(file);
 }
 
 static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
@@ -114,16 +114,15 @@ static bool open_run_tokenizer(TrainRun *run) {
     const RunOptions *options = &run->options;
     AUTO_FREE char *last = path_join(options->out, "last.safetensors");
     bool begun = options->resume && file_exists(last);
-    Safetensors *file = begun           ? safetensors_open(last)
-                        : options->from ? checkpoint_open(options->from)
-                                        : NULL;
+    AUTO(Safetensors) *file = begun           ? safetensors_open(last)
+                              : options->from ? checkpoint_open(options->from)
+                                              : NULL;
     bool good = file || (!begun && !options->from);
     if (file) run->files = safetensors_files(file);
     if (good && options->tokenizer)
         good = (run->tokenizer = tokenizer_open(options->tokenizer)) != NULL;
     else if (file)
         good = checkpoint_tokenizer(file, &run->tokenizer);
-    safetensors_close(file);
     return good;
 }
 
@@ -157,7 +156,7 @@ static bool open_data(TrainRun *run) {
 
 /* Restores the state from the checkpoint of the run. */
 static bool resume(TrainRun *run, const char *path) {
-    Safetensors *file = safetensors_open(path);
+    AUTO(Safetensors) *file = safetensors_open(path);
     if (!file) return false;
     const char *type = safetensors_quantized(file);
     bool good =
@@ -181,7 +180,6 @@ static bool resume(TrainRun *run, const char *path) {
         note_message("the tokenizer has changed since the start of the run");
     run->place.tokens = tokens;
     run->saved = run->place.step;
-    safetensors_close(file);
     return good;
 }
 
@@ -212,10 +210,8 @@ static bool begin_run(TrainRun *run) {
         model_initialise(run->model, run->place.seed);
         return true;
     }
-    Safetensors *file = checkpoint_open(options->from);
-    bool good = file && model_begin(run->model, file, options->missing, run->place.seed);
-    safetensors_close(file);
-    return good;
+    AUTO(Safetensors) *file = checkpoint_open(options->from);
+    return file && model_begin(run->model, file, options->missing, run->place.seed);
 }
 
 /* Values of the probes; the first one that is not finite causes a note. */
@@ -246,9 +242,8 @@ static bool log_step(TrainRun *run, const TrainStage *stage, const StepResult *r
                             json_integer(stage_sequences(&run->stages, stage)));
         json_object_set_new(line, "stage_context_length", json_integer(call_context(stage->train)));
     }
-    json_t *measured = measured_json(run, stage->stepper.probes);
+    json_auto_t *measured = measured_json(run, stage->stepper.probes);
     json_object_update(line, measured);
-    json_decref(measured);
     return log_line(run, line);
 }
 

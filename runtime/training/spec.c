@@ -33,10 +33,8 @@ static MoecCompiler *open_run(const char *operand, const TextList *sets) {
                       "%s is a directory without a checkpoint", operand);
         return NULL;
     }
-    Safetensors *file = checkpoint_open(operand);
-    MoecCompiler *compiler = file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
-    safetensors_close(file);
-    return compiler;
+    AUTO(Safetensors) *file = checkpoint_open(operand);
+    return file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
 }
 
 /* A new string: the operand without its ":MODEL". */
@@ -51,10 +49,6 @@ MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, ch
                                                   sets->count, getenv("MOEC_PATH"));
     externs_trust(compiler);
     return compiler;
-}
-
-void spec_close_at(MoecCompiler **compiler) {
-    moec_close(*compiler);
 }
 
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {

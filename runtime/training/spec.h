@@ -37,9 +37,6 @@ MoecCompiler *spec_open(const char *operand, const TextList *sets);
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
 /* FILE or FILE:EXPERIMENT, without printing reports; *file receives a new string, the FILE. */
 MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file);
-/* Before the declaration of a compiler: it is closed at the end of its scope. */
-#define AUTO_CLOSE __attribute__((cleanup(spec_close_at)))
-void spec_close_at(MoecCompiler **compiler);
 /* Whether the operand is a run directory or a checkpoint. */
 bool spec_is_run(const char *operand);
 /* Whether the file may be written: it is new, or `force` is set. False after a message. */

@@ -65,8 +65,7 @@ const ParameterFlow **match_parameters(Arena *arena, const List *flows, const Li
         const ParameterFlow *flow = flows->items[i];
         const char *path = pattern_of(arena, flow->tensor->path);
         int best = 0;
-        for (int j = 0; j < base->count; j++) {
-            const ParameterFlow *other = base->items[j];
+        LIST_EACH(const ParameterFlow, other, base) {
             if (!may_stand_for(flow, other)) continue;
             int score = likeness(path, pattern_of(arena, other->tensor->path));
             bool vector = !flow->product && !flow->lookup;

@@ -94,19 +94,15 @@ static void note_flows(TransferModel *side) {
     parameter_facts(side->program);
     side->flows = parameter_flow(side->program);
     side->depth = 0;
-    for (int i = 0; i < side->flows.count; i++) {
-        const ParameterFlow *flow = side->flows.items[i];
+    LIST_EACH(const ParameterFlow, flow, &side->flows)
         if (flow->tensor->repeats > side->depth) side->depth = flow->tensor->repeats;
-    }
 }
 
 /* ---- facts ---- */
 
 static Axis *axis_called(const Program *program, const char *name) {
-    for (int i = 0; i < program->axes.count; i++) {
-        Axis *axis = program->axes.items[i];
+    LIST_EACH(Axis, axis, &program->axes)
         if (axis->kind == AXIS_PLAIN && !strcmp(axis->name, name)) return axis;
-    }
     return NULL;
 }
 
@@ -169,7 +165,7 @@ static TunedNumber *find_tuned_number(const Tuned *row, const char *name) {
 
 /* The attribute of the parameter without a transfer; for "lr" a factor. */
 static double own_number_or(const Tensor *tensor, const char *name, double otherwise) {
-    const OwnNumber *own = list_named(&tensor->own, offsetof(OwnNumber, name), name);
+    const OwnNumber *own = tensor_own(tensor, name);
     return own ? own->value : otherwise;
 }
 
@@ -202,8 +198,7 @@ static void bind_settings(Derivation *d, Scope *scope) {
     add_tuned_number(d, scope, "lr", d->model.lr, d->model.lr * own_number_or(tensor, "lr", 1));
     add_tuned_number(d, scope, "init", first_spread(d), first_spread(d));
     add_tuned_number(d, scope, "multiplier", 1, 1);
-    for (int i = 0; i < d->model.options.count; i++) {
-        const TunedNumber *option = d->model.options.items[i];
+    LIST_EACH(const TunedNumber, option, &d->model.options) {
         if (find_tuned_number(d->row, option->name)) continue;
         add_tuned_number(d, scope, option->name, option->plain,
                          own_number_or(tensor, option->name, option->plain));
@@ -325,8 +320,7 @@ static void check_rule_names(Derivation *d, const Node *body) {
 }
 
 static bool finite_numbers(Derivation *d) {
-    for (int i = 0; i < d->row->numbers.count; i++) {
-        const TunedNumber *number = d->row->numbers.items[i];
+    LIST_EACH(const TunedNumber, number, &d->row->numbers) {
         if (isfinite(number->after)) continue;
         report_error(d->e->reports, d->rule->name_span,
                      "parametrization '%s' results in %s = %g for '%s'", d->rule->name,
@@ -464,10 +458,8 @@ static bool open_sides(Derivation *d, const Node *model, const Node *base) {
 
 /* The first model of the unit that is derived from this one, or NULL. */
 static const Node *transferred_from(const Unit *unit, const Node *base) {
-    for (int i = 0; i < unit->models.count; i++) {
-        const Node *model = unit->models.items[i];
+    LIST_EACH(const Node, model, &unit->models)
         if (model->count > 2 && !strcmp(model->kids[3]->name, base->name)) return model;
-    }
     return NULL;
 }
 
@@ -490,18 +482,15 @@ static void add_change(Text *text, const char *what, double before, double after
 }
 
 static bool has_pattern(Arena *arena, const TransferModel *side, const char *pattern) {
-    for (int i = 0; i < side->flows.count; i++) {
-        const ParameterFlow *flow = side->flows.items[i];
+    LIST_EACH(const ParameterFlow, flow, &side->flows)
         if (!strcmp(pattern_of(arena, flow->tensor->path), pattern)) return true;
-    }
     return false;
 }
 
 /* The differences in axes of parameters, batch and steps: "d 128 -> 1024, steps 10 -> 40". */
 static const char *changes_of(Arena *arena, const TransferModel *model, const TransferModel *base) {
     Text text = text_new(arena);
-    for (int i = 0; i < base->program->axes.count; i++) {
-        const Axis *before = base->program->axes.items[i];
+    LIST_EACH(const Axis, before, &base->program->axes) {
         const Axis *after = axis_called(model->program, before->name);
         if (before->kind == AXIS_PLAIN && after)
             add_change(&text, before->name, (double)before->size, (double)after->size);

@@ -26,10 +26,8 @@ typedef struct Contribution {
 /* ---- slots ---- */
 
 static Slot *find_adjoint_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
-    for (int i = 0; i < adjoint->slots.count; i++) {
-        Slot *slot = adjoint->slots.items[i];
+    LIST_EACH(Slot, slot, &adjoint->slots)
         if (!slice || expr_equal(slot->slice, slice)) return slot;
-    }
     Slot *slot = arena_alloc(backward->program->arena, sizeof *slot);
     slot->slice = slice;
     /* A carried tensor: the step before or a statement outside writes slice i+1, the last step
@@ -93,8 +91,7 @@ static void flush_slot(Backward *backward, const Adjoint *adjoint, Slot *slot, b
     }
     if ((zero || slot->scatters.count) && !slot->started)
         write_pointwise(backward, adjoint, slot, expr_number(program, 0));
-    for (int i = 0; i < slot->scatters.count; i++)
-        list_push(program->arena, &backward->block->statements, slot->scatters.items[i]);
+    list_append(program->arena, &backward->block->statements, &slot->scatters);
     slot->pointwise = slot->scatters = (List){0};
 }
 
@@ -155,24 +152,20 @@ static bool match_shift(const Contribution *contribution, const Expr *sub, Index
 /* True if a factor is the condition `index < limit` for a limit of at most `size`. */
 static bool is_below(const Contribution *contribution, const Index *index, double size) {
     if ((double)index->axis->size <= size) return true;
-    for (int i = 0; i < contribution->factors.count; i++) {
-        const Expr *factor = contribution->factors.items[i];
+    LIST_EACH(const Expr, factor, &contribution->factors)
         if (factor->kind == EXPR_APPLY && factor->op == OP_LT &&
             factor->args[0]->kind == EXPR_INDEX && factor->args[0]->index == index &&
             factor->args[1]->kind == EXPR_NUMBER && factor->args[1]->number <= size)
             return true;
-    }
     return false;
 }
 
 /* True if the product is 0 for a value of the index outside of its axis, because a read outside of
  * an axis is 0. */
 static bool vanishes_outside(const Contribution *contribution, const Index *index) {
-    for (int i = 0; i < contribution->factors.count; i++) {
-        const Expr *factor = contribution->factors.items[i];
+    LIST_EACH(const Expr, factor, &contribution->factors)
         for (int j = 0; factor->kind == EXPR_READ && j < factor->count; j++)
             if (factor->args[j]->kind == EXPR_INDEX && factor->args[j]->index == index) return true;
-    }
     return false;
 }
 
@@ -590,8 +583,7 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
     if (!is_plain_adjoint(&contribution, read->tensor)) {
         Block later = {0};
         write_scatter(backward, here ? &later : backward->block, &contribution, adjoint->tensor);
-        for (int i = 0; i < later.statements.count; i++)
-            list_push(program->arena, &slot->scatters, later.statements.items[i]);
+        list_append(program->arena, &slot->scatters, &later.statements);
         return;
     }
     Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];

@@ -250,11 +250,9 @@ static bool join_cheapest(FactorProduct *product, const FactorGroup *groups, int
 
 /* True if a factor outside costs more than a multiplication in every iteration of the sum. */
 static bool is_costly(const List *factors) {
-    for (int i = 0; i < factors->count; i++) {
-        const Expr *factor = factors->items[i];
+    LIST_EACH(const Expr, factor, factors)
         if (factor->kind == EXPR_APPLY && (factor->op == OP_DIV || op_table[factor->op].cost > 1))
             return true;
-    }
     return false;
 }
 
@@ -305,8 +303,7 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
                   true);
     } else {
         List all = product.inside;
-        for (int i = 0; i < product.outside.count; i++)
-            list_push(program->arena, &all, product.outside.items[i]);
+        list_append(program->arena, &all, &product.outside);
         write_sum(&product, target, accumulate, multiply_factors(program, &all, product.scale),
                   false);
     }

@@ -96,10 +96,8 @@ static List *find_uses(const Backward *backward) {
 static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
     Statement *repeat = ((AdjointUse *)uses->items[0])->repeat;
-    for (int i = 0; i < uses->count; i++) {
-        const AdjointUse *use = uses->items[i];
+    LIST_EACH(const AdjointUse, use, uses)
         if (use->repeat != repeat || use->step || use->tensor->role != ROLE_TEMP) return NULL;
-    }
     return repeat;
 }
 
@@ -119,8 +117,7 @@ static bool is_carried_adjoint(const Tensor *tensor, const List *uses) {
     for (int i = 0; i < uses->count; i++)
         if (((AdjointUse *)uses->items[i])->repeat) step = uses->items[i];
     if (!step) return false;
-    for (int i = 0; i < uses->count; i++) {
-        const AdjointUse *use = uses->items[i];
+    LIST_EACH(const AdjointUse, use, uses) {
         bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
         if (use->repeat && use->repeat != step->repeat) return false;
         if (use->repeat && use->write && !is_step_slice(use->slice, step->repeat->index, 1))
@@ -161,7 +158,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
     if (adjoint_needed(backward, expr)) {
         Path *path = arena_alloc(arena, sizeof *path);
         path->read = expr;
-        for (int i = 0; i < factors.count; i++) list_push(arena, &path->factors, factors.items[i]);
+        list_append(arena, &path->factors, &factors);
         list_push(arena, paths, path);
     }
     if (expr->kind != EXPR_APPLY) return;
@@ -169,7 +166,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
         Expr *factor = derive(backward->program, expr, i, result);
         if (!factor || expr_is_number(factor, 0)) continue;
         List below = {0};
-        for (int j = 0; j < factors.count; j++) list_push(arena, &below, factors.items[j]);
+        list_append(arena, &below, &factors);
         if (!expr_is_number(factor, 1)) list_push(arena, &below, factor);
         find_paths(backward, expr->args[i], expr->args[i], below, paths);
     }
@@ -272,8 +269,7 @@ void reverse_loop(Backward *backward, const Statement *statement) {
                     !statement_is_scatter(statement);
     find_paths(backward, value, is_value ? target : value, factors, &paths);
     join_paths(program, &paths, common);
-    for (int i = 0; i < paths.count; i++) {
-        Path *path = paths.items[i];
+    LIST_EACH(Path, path, &paths) {
         if (backward->scanned && backward->scanned[path->read->tensor->id] != backward->recurring)
             continue;
         adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors,
@@ -290,10 +286,8 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
         const Adjoint *adjoint = &backward->adjoints[id];
         Tensor *tensor = program->tensors.items[id];
         bool read = false, write = false;
-        for (int i = 0; i < uses[id].count; i++) {
-            const AdjointUse *use = uses[id].items[i];
+        LIST_EACH(const AdjointUse, use, &uses[id])
             if (use->repeat == repeat) *(use->write ? &write : &read) = true;
-        }
         if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write))
             continue;
         if (!adjoint->sliced)
@@ -391,11 +385,9 @@ static void reverse_program(Backward *backward, const List *uses, bool recompute
 /* Moves updates of states after all readers of the old values. */
 static void updates_last(Program *program) {
     List *all = &program->body.statements, kept = {0}, last = {0};
-    for (int i = 0; i < all->count; i++) {
-        Statement *statement = all->items[i];
+    LIST_EACH(Statement, statement, all)
         list_push(program->arena, statement->once ? &last : &kept, statement);
-    }
-    for (int i = 0; i < last.count; i++) list_push(program->arena, &kept, last.items[i]);
+    list_append(program->arena, &kept, &last);
     *all = kept;
 }
 
@@ -420,16 +412,14 @@ static void give_inputs(Backward *backward) {
                          input->span);
         list_push(program->arena, &all, out);
     }
-    for (int i = 0; i < program->outputs.count; i++)
-        list_push(program->arena, &all, program->outputs.items[i]);
+    list_append(program->arena, &all, &program->outputs);
     program->outputs = all;
 }
 
 /* Removes the copies that give_adjoint has replaced. */
 static void forget_copies(Program *program, Block *block) {
     List kept = {0};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         const bool loop = statement->kind == STATEMENT_LOOP;
         const int inner = statement->body.statements.count;
         if (inner) forget_copies(program, &statement->body);
@@ -446,8 +436,7 @@ static void forget_copies(Program *program, Block *block) {
 static void forget_loss(Program *program) {
     const List all = program->outputs;
     program->outputs = (List){0};
-    for (int i = 0; i < all.count; i++) {
-        Tensor *output = all.items[i];
+    LIST_EACH(Tensor, output, &all) {
         bool own = output != program->loss && strcmp(output->path, "loss") != 0;
         if (own)
             list_push(program->arena, &program->outputs, output);

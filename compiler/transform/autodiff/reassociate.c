@@ -24,6 +24,7 @@
  *     z[s,v] = 0.125 * y[s,v]
  */
 #include "passes.h"
+#include "analysis/access.h"
 #include "base/must.h"
 
 #include <stdint.h>
@@ -56,14 +57,8 @@ static void count_access(Expr *expr, void *data) {
 
 static void def_use_statement(Statement *statement, void *data) {
     Reassociation *reassociation = data;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, count_access, data);
-        expr_walk(statement->target, count_access, data);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], count_access, data);
-    for (int i = 0; i < statement->outputs.count; i++) {
-        Expr *output = statement->outputs.items[i];
+    statement_walk(statement, count_access, data);
+    LIST_EACH(Expr, output, &statement->outputs) {
         expr_walk(output, count_access, data);
         if (statement_selects(statement)) reassociation->choice[output->tensor->id] = true;
     }

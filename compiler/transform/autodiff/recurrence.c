@@ -20,8 +20,7 @@ typedef struct Scanned {
 static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
     MUST(statement_is_scan(scan));
     Backward *backward = scanned->backward;
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *inner = scan->body.statements.items[i];
+    LIST_EACH(const Statement, inner, &scan->body.statements) {
         Tensor *tensor = inner->target->tensor;
         scanned->defined[tensor->id] = true;
         if (backward->adjoints[tensor->id].needed) adjoint_flush(backward, tensor, true);

@@ -75,15 +75,13 @@ static void find_local(Saving *saving) {
     for (int i = 0; i < statements->count; i++) {
         List targets = {0};
         writes_of(program->arena, statements->items[i], &targets);
-        for (int j = 0; j < targets.count; j++) {
-            const Expr *target = targets.items[j];
+        LIST_EACH(const Expr, target, &targets) {
             if (target->tensor->role == ROLE_TEMP) saving->local[target->tensor->id] = true;
             if (expr_uses_index(target, saving->forward->index)) carried[target->tensor->id] = true;
         }
     }
     for (int id = 0; id < saving->count; id++) saving->local[id] &= !carried[id];
-    for (int i = 0; i < program->body.statements.count; i++) {
-        Statement *statement = program->body.statements.items[i];
+    LIST_EACH(Statement, statement, &program->body.statements) {
         if (statement == saving->forward || statement == saving->reverse) continue;
         for (int id = 0; id < saving->count; id++)
             if (saving->local[id] &&

@@ -307,11 +307,9 @@ static bool same_parts(const Absorb *a, const Absorb *b) {
 
 /* All cached parts, concatenated, as one head; shared by all attention in a block. */
 static Expr *join_cache_columns(const Absorb *absorb, const Statement *attend, Axis *wide) {
-    for (int i = 0; i < absorb->decode->joins.count; i++) {
-        const Join *join = absorb->decode->joins.items[i];
+    LIST_EACH(const Join, join, &absorb->decode->joins)
         if (join->block == absorb->region->block && same_parts(&join->of, absorb))
             return join->joined;
-    }
     Program *program = program_of(absorb);
     const Expr *query = attend->inputs.items[0];
     Index *last[] = {index_new(program, "all", axis_new(program, "all", 1, AXIS_PLAIN, (Span){0})),

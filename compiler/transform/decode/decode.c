@@ -35,8 +35,7 @@ static void move_index(Expr *expr, void *data) {
 
 /* Of an operand with several positions the current one. */
 static void move_operands(const Decode *decode, const List *operands) {
-    for (int i = 0; i < operands->count; i++) {
-        const Expr *operand = operands->items[i];
+    LIST_EACH(const Expr, operand, operands) {
         const int dimension = decode->all.dimension[operand->tensor->id];
         for (int j = 0; j < operand->count; j++)
             if (dimension < 0 || j == dimension || operand->tensor->axes[j] != decode->past)
@@ -172,10 +171,8 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
 /* Iterates over a copy of the list, because the block grows during the rewrite. */
 static void decode_block(Decode *decode, Region region, Visit *visit) {
     List statements = {NULL, 0, 0};
-    for (int i = 0; i < region.block->statements.count; i++)
-        list_push(decode->program->arena, &statements, region.block->statements.items[i]);
-    for (int i = 0; i < statements.count; i++) {
-        Statement *statement = statements.items[i];
+    list_append(decode->program->arena, &statements, &region.block->statements);
+    LIST_EACH(Statement, statement, &statements) {
         if (statement->kind == STATEMENT_REPEAT)
             decode_block(decode, (Region){.block = &statement->body, .repeat = statement}, visit);
         else
@@ -195,11 +192,9 @@ static bool grows(const Tensor *cache) {
 static long cache_bytes(const Program *program, bool growing) {
     const long positions = growing ? program->context : 1;
     long bytes = 0, sequences = program->batch ? program->batch->size : 1;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_CACHE && grows(tensor) == growing)
             bytes += type_bytes(tensor->type) * tensor_elements(tensor) / positions;
-    }
     return bytes / sequences;
 }
 
@@ -225,8 +220,7 @@ void drop_unused(Program *program) {
 }
 
 bool reads_examples(const Program *program) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *input = program->tensors.items[i];
+    LIST_EACH(const Tensor, input, &program->tensors) {
         bool token = input->declared == MOEC_INPUT_TOKEN || input->declared == MOEC_INPUT_NEXT;
         if (input->role != ROLE_INPUT || !token || input->input == input->declared) continue;
         report_invalid(

@@ -107,8 +107,7 @@ static Statement *store_rows(Decode *decode, Tensor *tensor, Tensor *past, const
 static const Statement *find_writer(Block *block, const Tensor *tensor, const Statement *repeat,
                                     bool *found) {
     const Statement *result = NULL;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_REPEAT) {
             const Statement *inner = find_writer(&statement->body, tensor, statement, found);
             if (inner) result = inner;
@@ -184,8 +183,7 @@ Tensor *cache(Decode *decode, Tensor *tensor) {
 /* The only statement of the block that writes the tensor, a plain equation; else NULL. */
 Statement *only_writer(const Block *block, const Tensor *tensor) {
     Statement *writer = NULL;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (!written(statement, tensor)) continue;
         if (writer || statement->kind != STATEMENT_LOOP || statement->accumulate) return NULL;
         writer = statement;
@@ -294,10 +292,8 @@ static bool reads_earlier(const Decode *decode, const Statement *statement, cons
  * before equations. */
 static const Statement *first_user(const Decode *decode, const Block *block, const Tensor *tensor,
                                    const Statement *user) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements)
         if (statement == user || reads_earlier(decode, statement, tensor)) return statement;
-    }
     return user;
 }
 
@@ -380,10 +376,8 @@ Axis *window_rows(Decode *decode, const Statement *attend, const Region *region)
 /* window_cache: see decode.h. */
 Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows) {
     Program *program = decode->program;
-    for (int i = 0; i < decode->rings.count; i++) {
-        const Kept *ring = decode->rings.items[i];
+    LIST_EACH(const Kept, ring, &decode->rings)
         if (ring->tensor == tensor && dimension_of(ring->past, rows) >= 0) return ring->past;
-    }
     const char *name = arena_format(program->arena, "window_%s", tensor->name);
     Tensor *past = new_cache(decode, name, tensor, rows);
     program->has[HAS_WINDOW_CACHE] = true;

@@ -20,8 +20,7 @@ static Tensor *find_output(const Program *program, const char *name) {
 
 /* The input of that kind whose elements each have a row of logits, or NULL. */
 static Tensor *find_input(const Program *program, MoecInput kind, const Tensor *logits) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         bool fits = tensor->role == ROLE_INPUT && tensor->input == kind && tensor->rank > 0 &&
                     tensor->rank == logits->rank - 1;
         for (int j = 0; fits && j < tensor->rank; j++) fits = tensor->axes[j] == logits->axes[j];
@@ -84,8 +83,7 @@ void measure(Program *program) {
     nats->role = ROLE_OUTPUT;
     nats->path = "nats";
     list_push(program->arena, &program->outputs, nats);
-    for (int i = 0; i < outputs.count; i++) {
-        Tensor *output = outputs.items[i];
+    LIST_EACH(Tensor, output, &outputs) {
         if (output->rank == 0 || output->probe != MOEC_PROBE_NONE) {
             list_push(program->arena, &program->outputs, output);
         } else {

@@ -67,8 +67,7 @@ static void look_for_rings(Expr *expr, void *data) {
 }
 
 static void look_in(Looking *looking, Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         Looking inner = *looking;
         if (statement->kind == STATEMENT_REPEAT) inner.repeat = statement;
         if (statement_is_scan(statement)) inner.scan = statement;
@@ -80,8 +79,7 @@ static void look_in(Looking *looking, Block *block) {
 
 /* Finds the block that writes each tensor. */
 static void find_blocks(Decode *decode, Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_REPEAT) find_blocks(decode, &statement->body);
         for (int j = 0; j < decode->count && statement->kind != STATEMENT_REPEAT; j++)
             if (written(statement, decode->program->tensors.items[j])) {

@@ -146,10 +146,8 @@ void store_caches(Decode *decode) {
     Program *program = decode->program;
     if (program->caches == TYPE_REAL) return;
     block_walk(&program->body, choose_operands, decode);
-    for (int i = 0; i < decode->kept.count; i++) {
-        const Kept *kept = decode->kept.items[i];
+    LIST_EACH(const Kept, kept, &decode->kept)
         if (kept->tensor->cached) store_cache(decode, kept->past);
-    }
     tell_states(decode);
     if (program->caches == TYPE_BYTE) store_cache_of(decode, &program->body);
 }

@@ -367,8 +367,7 @@ static void round_operands(Rounding *all, Statement *statement) {
 
 static void round_block(Rounding *all, Block *block) {
     Rounding inner = {.program = all->program, .formats = all->formats};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (!statement_is_scan(statement)) round_block(&inner, &statement->body);
         round_operands(&inner, statement);
         list_push(all->program->arena, &inner.before, statement);

@@ -56,8 +56,7 @@ static void pad_access(Statement *statement, void *data) {
     Padding *padding = data;
     const Contraction *product = unit_product(padding->program, statement);
     const List touched = accesses_of(padding->program->arena, statement);
-    for (int i = 0; i < touched.count; i++) {
-        const Expr *access = touched.items[i];
+    LIST_EACH(const Expr, access, &touched) {
         if (access->count == 0) continue;
         bool loop = statement->kind == STATEMENT_LOOP;
         if (product) padding->wanted[access->tensor->id] = true;
@@ -69,11 +68,9 @@ static Axis *padded_size(Padding *padding, const Axis *axis) {
     List *axes = &padding->program->axes;
     const long unit = axis->size < LINE * LINE ? VECTOR : LINE;
     const long size = (axis->size + unit - 1) / unit * unit;
-    for (int i = 0; i < axes->count; i++) {
-        Axis *other = axes->items[i];
+    LIST_EACH(Axis, other, axes)
         if (other->padded == axis->size && other->name == axis->name && other->size == size)
             return other;
-    }
     Axis *longer = axis_new(padding->program, axis->name, size, AXIS_PLAIN, axis->span);
     longer->padded = axis->size;
     return longer;
@@ -199,8 +196,7 @@ static void add_zeros(Program *program, Block *block, const Statement *writer) {
 static void add_all_zeros(Padding *padding, Block *block) {
     const List old = block->statements;
     block->statements = (List){0};
-    for (int i = 0; i < old.count; i++) {
-        Statement *statement = old.items[i];
+    LIST_EACH(Statement, statement, &old) {
         list_push(padding->program->arena, &block->statements, statement);
         add_all_zeros(padding, &statement->body);
         if (statement->kind == STATEMENT_LOOP && statement->target->kind == EXPR_READ &&

@@ -93,8 +93,7 @@ static bool select_one(Program *program, const Block *block, int at) {
 static void select_in(Program *program, Block *block) {
     List *statements = &block->statements;
     int kept = 0;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
+    LIST_EACH(Statement, statement, statements) {
         if (statement->kind == STATEMENT_REPEAT) select_in(program, &statement->body);
         statements->items[kept] = statement;
         if (!select_one(program, block, kept)) kept++;

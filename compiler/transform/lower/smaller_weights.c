@@ -40,10 +40,8 @@
 #include <string.h>
 
 Tensor *smaller_parameter(Program *program, Tensor *parameter, Type type) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
-    }
     MUST(parameter->role == ROLE_PARAMETER);
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
@@ -221,8 +219,7 @@ static void read_smaller(Program *program, Statement *statement, bool in_scan) {
 
 /* The body of a scan is loops without product kernels. Loops read bf16, but not int8. */
 static void shrink_block(Program *program, Block *block, bool in_scan) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         bool scan = statement_is_scan(statement);
         shrink_block(program, &statement->body, in_scan || scan);
         if (scan) scan_operands(program, statement);
@@ -288,10 +285,8 @@ static void mark_head(Statement *statement, void *data) {
     List reads = {0};
     if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
     reads_of(search->program->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        const Expr *read = reads.items[i];
+    LIST_EACH(const Expr, read, &reads)
         if (is_matrix_read(read)) read->tensor->head &= !leads_to_product(search, statement);
-    }
 }
 
 void find_head(Program *program) {
@@ -302,10 +297,7 @@ void find_head(Program *program) {
         search.changed = false;
         block_walk(&program->body, mark_before, &search);
     } while (search.changed);
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        tensor->head = tensor->role == ROLE_PARAMETER;
-    }
+    LIST_EACH(Tensor, tensor, &program->tensors) tensor->head = tensor->role == ROLE_PARAMETER;
     block_walk(&program->body, mark_head, &search);
 }
 

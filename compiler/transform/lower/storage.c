@@ -97,8 +97,7 @@ static void find_loop_uses(Storage *storage, const ProgramPoint *point) {
     bool rounds = product && product->product.rounded;
     List reads = {0};
     reads_of(arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        Expr *read = reads.items[i];
+    LIST_EACH(Expr, read, &reads) {
         int operand = -1;
         for (int j = 0; rounds && j < 2; j++)
             if (read == statement->value->args[j]) operand = j;
@@ -160,8 +159,7 @@ static bool is_rounded(const StorageAccess *use) {
 
 static bool is_only_rounded(const List *uses) {
     bool read = false;
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses) {
         if (use->write ? !use->stores : !is_rounded(use) && !use->sums) return false;
         read |= is_rounded(use);
     }
@@ -221,8 +219,7 @@ static bool is_function_of_result(const Storage *storage, const Statement *state
 /* True for a stack of results of products or attentions that round, without a selection by them. */
 static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses) {
         bool exact = use->point->statement->exact || use->point->statement->kind != STATEMENT_LOOP;
         bool result = use->result || added_bias(storage, use->point->statement) ||
                       is_function_of_result(storage, use->point->statement);
@@ -233,10 +230,8 @@ static bool is_kept_result(const Storage *storage, const Tensor *tensor, const L
 
 /* True for results of products over rows that are then scattered, each to its position. */
 static bool is_scattered_result(const List *uses) {
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses)
         if (use->write ? !use->rows : !use->scattered) return false;
-    }
     return uses->count > 1;
 }
 
@@ -252,8 +247,7 @@ static const ProgramPoint *writer_of_stack(const Tensor *tensor, const List *use
         if (((StorageAccess *)uses->items[i])->write)
             writer = ((StorageAccess *)uses->items[i])->point;
     if (!writer || !writer->repeat) return NULL;
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses) {
         const Expr *step = use->access->args[0];
         bool here = use->point->block == writer->block && step->kind == EXPR_INDEX &&
                     step->index == writer->repeat->index;
@@ -313,12 +307,9 @@ static void split_stack(Storage *storage, Tensor *stack, const ProgramPoint *wri
     const List *uses = &storage->uses[stack->id];
     Unstack unstack = {stack, step};
     int last = 0;
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses)
         if (use->write) last = list_find(&block->statements, use->point->statement);
-    }
-    for (int i = 0; i < uses->count; i++) {
-        const StorageAccess *use = uses->items[i];
+    LIST_EACH(const StorageAccess, use, uses) {
         bool behind =
             is_rounded(use) && list_find(&block->statements, use->point->statement) > last;
         if (use->point->block == block && !behind)
@@ -397,12 +388,10 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
             writer = statements->items[i];
             position = i + 1;
         }
-    for (int i = 0; i < storage->made.count; i++) {
-        const Made *made = storage->made.items[i];
+    LIST_EACH(const Made, made, &storage->made)
         if (made->block == reader->block && made->after == writer &&
             same_elements(made->read, read))
             return made->copy;
-    }
     Made *made = arena_alloc(program->arena, sizeof *made);
     *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, position, use)};
     list_push(program->arena, &storage->made, made);

@@ -145,13 +145,11 @@ static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
 
 static bool runs_along(const Leaf *leaf, const Index *loop, const Axis *axis) {
     if (loop->axis == axis) return true;
-    for (int i = 0; i < leaf->accesses.count; i++) {
-        const Expr *access = leaf->accesses.items[i];
+    LIST_EACH(const Expr, access, &leaf->accesses)
         for (int d = 0; d < access->count; d++)
             if (access->tensor->axes[d] == axis && access->args[d]->kind == EXPR_INDEX &&
                 access->args[d]->index == loop)
                 return true;
-    }
     return false;
 }
 
@@ -168,8 +166,7 @@ Index *loop_over(const Leaf *leaf, const Axis *axis) {
 
 /* True if every statement of the step loops over the axes that are cut. */
 static bool is_strip_along(const Chunking *chunking, const ChunkedStatement *step) {
-    for (int i = 0; i < step->leaves.count; i++) {
-        const Leaf *leaf = step->leaves.items[i];
+    LIST_EACH(const Leaf, leaf, &step->leaves) {
         if (leaf->statement->once) return false;
         for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
             if (!loop_over(leaf, chunking->axes[cut])) return false;
@@ -309,18 +306,15 @@ bool begins_late(const Chunking *chunking, const ChunkedStatement *step) {
 static int stripped_dimension(const Chunking *chunking, const Tensor *tensor, int cut) {
     unsigned dimensions = (1u << tensor->rank) - 1;
     const List *users = &chunking->users[tensor->id];
-    for (int i = 0; i < users->count; i++) {
-        const ChunkedStatement *step = users->items[i];
+    LIST_EACH(const ChunkedStatement, step, users) {
         for (int j = 0; step->member && j < step->leaves.count; j++) {
             const Leaf *leaf = step->leaves.items[j];
             if (!accesses_have(&leaf->accesses, tensor)) continue;
             const Index *loop = loop_over(leaf, chunking->axes[cut]);
-            for (int k = 0; k < leaf->accesses.count; k++) {
-                const Expr *access = leaf->accesses.items[k];
+            LIST_EACH(const Expr, access, &leaf->accesses)
                 for (int d = 0; access->tensor == tensor && d < access->count; d++)
                     if (access->args[d]->kind != EXPR_INDEX || access->args[d]->index != loop)
                         dimensions &= ~(1u << d);
-            }
         }
     }
     for (int d = 0; d < tensor->rank; d++)
@@ -340,8 +334,7 @@ static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
 /* True if members only add to it; the first may set it to a sum. */
 static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
     const List *users = &chunking->users[tensor->id];
-    for (int i = 0; i < users->count; i++) {
-        const ChunkedStatement *step = users->items[i];
+    LIST_EACH(const ChunkedStatement, step, users) {
         const Statement *statement = step->statement;
         if (!step->member) continue;
         if (statement->kind != STATEMENT_LOOP) return false;
@@ -483,18 +476,14 @@ void strip_mine(Program *program, long rows) {
     int count = 0;
     size_t bytes = ((size_t)program->tensors.count + 1) * sizeof(Tensor *);
     Tensor **tensors = arena_alloc(program->arena, bytes);
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors)
         if (tensor->role == ROLE_TEMP && tensor->rank > 1 && !has_packed_rows(tensor) &&
             rows_wanted(program, tensor, rows))
             tensors[count++] = tensor;
-    }
     qsort(tensors, (size_t)count, sizeof *tensors, larger_first);
-    for (int i = 0; i < program->body.statements.count; i++) {
-        Statement *statement = program->body.statements.items[i];
+    LIST_EACH(Statement, statement, &program->body.statements)
         if (statement->kind == STATEMENT_REPEAT)
             mine_block(program, &statement->body, tensors, count, rows);
-    }
     mine_block(program, &program->body, tensors, count, rows);
     if (program->properties & HAS_PRODUCTS) find_products(program); /* over the loops of a chunk */
 }

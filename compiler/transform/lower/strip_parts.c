@@ -184,8 +184,7 @@ static void add_rows(const Chunking *chunking, Block *body) {
     Block sums = {{0}};
     body->statements = (List){0};
     for (int i = 0; i < members.count; i++) sum_rows(chunking, body, &sums, members.items[i]);
-    for (int i = 0; i < sums.statements.count; i++)
-        list_push(chunking->program->arena, &body->statements, sums.statements.items[i]);
+    list_append(chunking->program->arena, &body->statements, &sums.statements);
 }
 
 static void add_all(const Chunking *chunking, ChunkPosition where, Block *block) {
@@ -197,8 +196,7 @@ static void add_all(const Chunking *chunking, ChunkPosition where, Block *block)
 /* Removes statements that store outside of their tensor. */
 static void drop_outside(Block *block) {
     int kept = 0;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_LOOP && statement->target->kind != EXPR_READ) continue;
         block->statements.items[kept++] = statement;
     }

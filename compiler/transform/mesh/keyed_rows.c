@@ -31,10 +31,8 @@ bool has_own_keys(const Relation *relation) {
 }
 
 RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
-    for (int i = 0; i < keyed->sides.count; i++) {
-        RowSides *sides = keyed->sides.items[i];
+    LIST_EACH(RowSides, sides, &keyed->sides)
         if (sides->rows == rows || sides->received == rows) return sides;
-    }
     return NULL;
 }
 
@@ -51,8 +49,7 @@ bool is_keyed(const Tensor *tensor) {
 int key_number(const Keyed *keyed, const Expr *sub) {
     if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return -1;
     const Tensor *outer = outer_tensor(keyed, sub->tensor), *tensor = outer ? outer : sub->tensor;
-    for (int i = 0; i < keyed->program->relations.count; i++) {
-        const Relation *relation = keyed->program->relations.items[i];
+    LIST_EACH(const Relation, relation, &keyed->program->relations) {
         if (!has_own_keys(relation) || !sides_of(keyed, relation->rows)) continue;
         for (int key = 0; key_dimension(relation, key) >= 0; key++)
             if (tensor == relation->coordinate[key_dimension(relation, key)]) return key;
@@ -105,11 +102,7 @@ typedef struct OuterValue {
 } OuterValue;
 
 NestedRows *nested_of(const Keyed *keyed, const Axis *rows) {
-    for (int i = 0; i < keyed->nested.count; i++) {
-        NestedRows *nested = keyed->nested.items[i];
-        if (nested->rows == rows) return nested;
-    }
-    return NULL;
+    return list_find_by(&keyed->nested, offsetof(NestedRows, rows), rows);
 }
 
 bool has_nested_rows(const Keyed *keyed, const Tensor *tensor) {
@@ -119,10 +112,8 @@ bool has_nested_rows(const Keyed *keyed, const Tensor *tensor) {
 }
 
 const Tensor *outer_tensor(const Keyed *keyed, const Tensor *own) {
-    for (int i = 0; i < keyed->outer_values.count; i++) {
-        const OuterValue *value = keyed->outer_values.items[i];
+    LIST_EACH(const OuterValue, value, &keyed->outer_values)
         if (value->own == own) return value->outer;
-    }
     return NULL;
 }
 
@@ -132,10 +123,8 @@ Tensor *outer_row(const Relation *relation) {
 }
 
 static bool is_outer_row(const Keyed *keyed, const Tensor *tensor) {
-    for (int i = 0; i < keyed->program->relations.count; i++) {
-        const Relation *relation = keyed->program->relations.items[i];
+    LIST_EACH(const Relation, relation, &keyed->program->relations)
         if (relation->outer && outer_row(relation) == tensor) return true;
-    }
     return false;
 }
 
@@ -153,8 +142,7 @@ static void note_outer_value(Statement *statement, void *data) {
 
 void find_nested_rows(Keyed *keyed) {
     Program *program = keyed->program;
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
+    LIST_EACH(const Relation, relation, &program->relations) {
         RowSides *outer = relation->outer ? sides_of(keyed, relation->outer->rows) : NULL;
         if (!outer || nested_of(keyed, relation->rows)) continue;
         const NestedRows nested = {.rows = relation->rows, .outer = outer};
@@ -178,8 +166,7 @@ static void widen_tables(const Keyed *keyed, Relation *relation) {
 void widen_nested_rows(Keyed *keyed) {
     const Program *program = keyed->program;
     int kept = 0;
-    for (int i = 0; i < keyed->nested.count; i++) {
-        NestedRows *nested = keyed->nested.items[i];
+    LIST_EACH(NestedRows, nested, &keyed->nested) {
         if (!sides_of(keyed, nested->outer->rows)) continue;
         nested->rows->expected = axis_expected(nested->rows);
         nested->rows->size *= keyed->size;

@@ -29,10 +29,8 @@ typedef struct LocalRewriting {
 } LocalRewriting;
 
 static const LocalAxis *local_axis(const Division *division, const Axis *axis) {
-    for (int i = 0; i < division->axes.count; i++) {
-        const LocalAxis *local = division->axes.items[i];
+    LIST_EACH(const LocalAxis, local, &division->axes)
         if (local->whole == axis || local->part == axis) return local;
-    }
     return NULL;
 }
 
@@ -353,12 +351,10 @@ static bool call_divides(LocalRewriting *rewriting, const Index *local) {
     if (local && (here == local || there == local)) return false;
     const List *lists[] = {&call->inputs, &call->outputs};
     for (int list = 0; list < 2; list++)
-        for (int i = 0; i < lists[list]->count; i++) {
-            const Expr *operand = lists[list]->items[i];
+        LIST_EACH(const Expr, operand, lists[list])
             if (over_processes(operand->tensor) &&
                 (divided_sub(operand)->kind != EXPR_INDEX || divided_sub(operand)->index != local))
                 return false;
-        }
     return true;
 }
 
@@ -486,8 +482,7 @@ static bool batch_fits(const Program *program, const MeshSizes *sizes) {
 /* Tensors have the part of the batch axis that belongs to a process. */
 static void divide_axes(Division *division) {
     Program *program = division->program;
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         for (int j = 0; j < tensor->rank && !over_processes(tensor); j++) {
             Axis *axis = tensor->axes[j];
             if (axis->kind != AXIS_BATCH) continue;

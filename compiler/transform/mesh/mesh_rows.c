@@ -25,6 +25,7 @@
  */
 #include "transform/mesh/keyed_rows.h"
 
+#include "analysis/access.h"
 #include "ir/call.h"
 #include "passes.h"
 
@@ -47,12 +48,7 @@ static void visit_access(Expr *expr, void *data) {
 }
 
 static void visit_accesses(Statement *statement, void *data) {
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, visit_access, data);
-        expr_walk(statement->value, visit_access, data);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], visit_access, data);
+    statement_walk(statement, visit_access, data);
     for (int i = 0; i < statement->outputs.count; i++)
         expr_walk(statement->outputs.items[i], visit_access, data);
 }
@@ -189,8 +185,7 @@ static void visit_selection(Statement *statement, void *data) {
 
 static void find_row_sides(Keyed *keyed) {
     Program *program = keyed->program;
-    for (int i = 0; i < program->relations.count; i++) {
-        Relation *relation = program->relations.items[i];
+    LIST_EACH(Relation, relation, &program->relations) {
         if (!has_own_keys(relation) || sides_of(keyed, relation->rows)) continue;
         const Axis *rows = relation->rows;
         RowSides sides = {.rows = relation->rows};
@@ -208,11 +203,9 @@ static void drop_unused_rows(Keyed *keyed) {
     for (int i = 0; i < keyed->sides.count; i++) {
         const RowSides *sides = keyed->sides.items[i];
         bool used = false;
-        for (int j = 0; j < program->relations.count; j++) {
-            const Relation *relation = program->relations.items[j];
+        LIST_EACH(const Relation, relation, &program->relations)
             used |= relation->rows == sides->rows && key_axis(relation, 0) &&
                     list_find(&keyed->axes, key_axis(relation, 0)) >= 0;
-        }
         if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
     }
     keyed->sides.count = kept;

@@ -71,21 +71,17 @@ static int widest_read(const RowMove *move, const Expr *expr) {
 
 static const MovedRows *find_moved(const RowMove *move, const Expr *source, Index *const *loops,
                                    int count) {
-    for (int i = 0; i < move->moved.count; i++) {
-        const MovedRows *known = move->moved.items[i];
+    LIST_EACH(const MovedRows, known, &move->moved)
         if (known->count == count && known->loops[0]->axis == loops[0]->axis &&
             expr_matches(known->source, known->loops, source, loops, count))
             return known;
-    }
     return NULL;
 }
 
 static void forget_moved(RowMove *move, const Tensor *written) {
     int kept = 0;
-    for (int i = 0; i < move->moved.count; i++) {
-        MovedRows *known = move->moved.items[i];
+    LIST_EACH(MovedRows, known, &move->moved)
         if (!expr_reads(known->source, written)) move->moved.items[kept++] = known;
-    }
     move->moved.count = kept;
 }
 
@@ -449,8 +445,7 @@ static void move_call(RowMove *move) {
     if (move_nested_pack(move)) return;
     const List *lists[] = {&call->inputs, &call->outputs};
     for (int list = 0; list < 2; list++)
-        for (int i = 0; i < lists[list]->count; i++) {
-            const Expr *operand = lists[list]->items[i];
+        LIST_EACH(const Expr, operand, lists[list]) {
             keys |= on_key_side(move->keyed, operand->tensor) || is_keyed(operand->tensor);
             tokens |=
                 is_of_sender(move->keyed, operand->tensor) || has_own_rows(move, operand->tensor);

@@ -340,8 +340,7 @@ bool move_nested_pack(RowMove *move) {
         Tensor *here = key > 0 ? move->sides->keys[key] : move->sides->slot;
         list_push(program->arena, &call->inputs, expr_read_indices(program, here, &move->received));
     }
-    for (int i = 0; i < outputs.count; i++) {
-        Expr *output = outputs.items[i];
+    LIST_EACH(Expr, output, &outputs) {
         if (output->tensor == relation->row_of)
             output = expr_read(program, output->tensor, mask->args);
         list_push(program->arena, &call->outputs, output);

@@ -134,11 +134,9 @@ LoopForm loop_form(const Division *division, const Statement *statement) {
 Index *call_local(const Statement *call) {
     const List *lists[] = {&call->inputs, &call->outputs};
     for (int list = 0; list < 2; list++)
-        for (int i = 0; i < lists[list]->count; i++) {
-            const Expr *operand = lists[list]->items[i];
+        LIST_EACH(const Expr, operand, lists[list])
             if (over_processes(operand->tensor) && is_loop_index(divided_sub(operand)))
                 return divided_sub(operand)->index;
-        }
     return NULL;
 }
 
@@ -194,8 +192,7 @@ typedef void Visit(PlaceWalk *walk, Statement *statement);
 static void place_block(PlaceWalk *walk, Block *block, Visit *visit) {
     Block *const outer = walk->block;
     if (!walk->scan) walk->block = block;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         walk->number += !walk->scan;
         if (statement_is_scan(statement)) {
             walk->scan = statement;
@@ -283,10 +280,8 @@ void place_tensors(Division *division) {
     PlaceWalk walk = {.changed = true};
     while (walk.changed) {
         walk.changed = false;
-        for (int i = 0; i < tensors->count; i++) {
-            Tensor *tensor = tensors->items[i];
+        LIST_EACH(Tensor, tensor, tensors)
             if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){.kind = PLACED_WHOLE};
-        }
         spread_terms(division);
         run_walk(division, &walk, visit_sums);
     }

@@ -74,8 +74,7 @@ static const Packing *blocked_value(const Routing *routing, const Tensor **value
 /* True if an equation of the value reads weights of an entry. */
 static bool value_has_weights(const Routing *routing, const Tensor *value, const Packing *packing) {
     const List *writes = &routing->def_use->writes[value->id];
-    for (int i = 0; i < writes->count; i++) {
-        const TensorAccess *write = writes->items[i];
+    LIST_EACH(const TensorAccess, write, writes) {
         const Statement *statement = routing->def_use->points[write->position].statement;
         Tuple tuple = {{NULL}};
         WeightSearch search = {.routing = routing, .tuple = &tuple};
@@ -108,8 +107,7 @@ static bool is_listed(const Program *program, const Tensor *mask) {
 
 void note_dense_choices(const Routing *routing) {
     Program *program = routing->program;
-    for (int i = 0; i < routing->dense->count; i++) {
-        const DenseChoice *dense = routing->dense->items[i];
+    LIST_EACH(const DenseChoice, dense, routing->dense) {
         Expr *output = mask_target(dense->choice);
         const Axis *axis = output->tensor->axes[top_dimension(dense->choice, output)];
         bool on_rows = is_listed(program, output->tensor);

@@ -68,10 +68,8 @@ static bool takes(Gather *gather, const Statement *reader) {
 static bool changes_rows(Program *program, const Statement *statement, const Expr *read) {
     List writes = {0};
     writes_of(program->arena, statement, &writes);
-    for (int i = 0; i < writes.count; i++) {
-        const Expr *write = writes.items[i];
+    LIST_EACH(const Expr, write, &writes)
         if (write->tensor == read->tensor && !never_meet(write, read)) return true;
-    }
     return false;
 }
 

@@ -107,8 +107,7 @@ static bool hoist_sum(const Hoisting *hoisting, Statement *statement, Block *blo
 static void hoist_in(Routing *routing, Block *block, Statement *repeat) {
     List old = block->statements;
     block->statements = (List){NULL, 0, 0};
-    for (int i = 0; i < old.count; i++) {
-        Statement *statement = old.items[i];
+    LIST_EACH(Statement, statement, &old) {
         ProgramPoint point = {.statement = statement, .block = block, .repeat = repeat};
         Hoisting hoisting = {.routing = routing, .point = &point};
         if (statement->kind == STATEMENT_REPEAT) hoist_in(routing, &statement->body, statement);

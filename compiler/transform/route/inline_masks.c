@@ -96,13 +96,11 @@ static bool is_found(const Routing *routing, const Expr *condition) {
 static MaskedReduction *reduction_by(const InlineMasks *search, const Tensor *mask) {
     const List *masked = &search->routing->program->masked;
     const Span span = search->point->statement->span;
-    for (int i = 0; i < masked->count; i++) {
-        MaskedReduction *reduction = masked->items[i];
+    LIST_EACH(MaskedReduction, reduction, masked)
         if (reduction->mask->kind == EXPR_READ && reduction->mask->tensor == mask &&
             reduction->span.source == span.source && reduction->span.start >= span.start &&
             reduction->span.end <= span.end)
             return reduction;
-    }
     return NULL;
 }
 
@@ -126,8 +124,7 @@ static void add_implied(InlineMasks *search, Expr *factor, bool others) {
 /* The new mask selects instead of those that are a part of it, and of weights: sum[n in w] e. */
 static void replace_masks(const InlineMasks *search, Expr *mask) {
     const List *tensors = &search->routing->program->tensors;
-    for (int i = 0; i < tensors->count; i++) {
-        Tensor *tensor = tensors->items[i];
+    LIST_EACH(Tensor, tensor, tensors) {
         const bool weights = list_find(&search->weights, tensor) >= 0;
         MaskedReduction *reduction =
             weights || expr_reads(search->mask, tensor) ? reduction_by(search, tensor) : NULL;

@@ -134,8 +134,7 @@ static bool can_widen(const Routing *routing, Widened *widened) {
     const List *accesses = &def_use->accesses[tensor->id];
     if (!can_have_copies(routing, def_use->points[write->position].statement)) return false;
     widened->sum = sums_choices(routing, write, widened->dims);
-    for (int i = 0; i < accesses->count; i++) {
-        const TensorAccess *access = accesses->items[i];
+    LIST_EACH(const TensorAccess, access, accesses) {
         if (!is_in_step(routing, write, access)) return false;
         if (access->write) continue;
         if (widened->sum ? !can_sum(routing, access)
@@ -251,8 +250,7 @@ static void widen_value(Widening *widening, const Widened *found) {
         if (widened->dims[i] < 0)
             widened->tensor->axes[widened->tensor->rank++] =
                 routing->mask->axes[routing->mask_dims[i]];
-    for (int i = 0; i < accesses->count; i++) {
-        const TensorAccess *access = accesses->items[i];
+    LIST_EACH(const TensorAccess, access, accesses) {
         Statement *statement = routing->def_use->points[access->position].statement;
         WideRewrite rewrite = {widened, routing, NULL};
         if (access->position == last) continue;
@@ -270,10 +268,7 @@ static void undo_widening(const Widening *widening) {
         const Saved *saved = widening->saved.items[i];
         *saved->statement = saved->before;
     }
-    for (int i = 0; i < widening->changed.count; i++) {
-        const Widened *widened = widening->changed.items[i];
-        widened->tensor->rank = widened->rank;
-    }
+    LIST_EACH(const Widened, widened, &widening->changed) widened->tensor->rank = widened->rank;
 }
 
 /* ---- the pass ---- */
@@ -299,11 +294,9 @@ static bool widen_next(Widening *widening) {
 /* True if all statements that access the tensor compute one number per entry. */
 static bool is_small(const Routing *routing, const Tensor *tensor) {
     const List *accesses = &routing->def_use->accesses[tensor->id];
-    for (int i = 0; i < accesses->count; i++) {
-        const TensorAccess *access = accesses->items[i];
+    LIST_EACH(const TensorAccess, access, accesses)
         if (routing->def_use->points[access->position].statement->loop_count > routing->rank)
             return false;
-    }
     return true;
 }
 
@@ -311,8 +304,7 @@ static bool is_small(const Routing *routing, const Tensor *tensor) {
 static bool all_dispatched(const Widening *widening) {
     const Routing *routing = widening->routing;
     bool any = false;
-    for (int i = 0; i < widening->changed.count; i++) {
-        const Widened *widened = widening->changed.items[i];
+    LIST_EACH(const Widened, widened, &widening->changed) {
         const bool dispatched = packing_of(routing, widened->tensor);
         if (!dispatched && !(widened->sum && is_small(routing, widened->tensor))) return false;
         any |= dispatched;
@@ -323,10 +315,8 @@ static bool all_dispatched(const Widening *widening) {
 /* True if a tensor has a part of the axes of the mask. */
 static bool any_shares_axes(const Routing *routing) {
     int dims[MAX_RANK];
-    for (int i = 0; i < routing->program->tensors.count; i++) {
-        const Tensor *tensor = routing->program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &routing->program->tensors)
         if (tensor->role == ROLE_TEMP && shares_axes(routing, tensor, dims)) return true;
-    }
     return false;
 }
 

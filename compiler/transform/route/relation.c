@@ -21,11 +21,9 @@ RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
 
 static Tensor *row_tensor_at(const Routing *routing, const Site *site, const Tensor *root,
                              int dimension) {
-    for (int i = 0; i < routing->row_tensors.count; i++) {
-        RowTensor *item = routing->row_tensors.items[i];
+    LIST_EACH(RowTensor, item, &routing->row_tensors)
         if (item->site == site && item->root == root && item->dimension == dimension)
             return item->tensor;
-    }
     return NULL;
 }
 
@@ -150,10 +148,8 @@ static void note_key(KeySearch *search, RowTensor *found) {
         routing->key[found->dimension] = true;
         return;
     }
-    for (int i = 0; i < search->outer.count; i++) {
-        const RowTensor *known = search->outer.items[i];
+    LIST_EACH(const RowTensor, known, &search->outer)
         if (known->root == found->root && known->dimension == found->dimension) return;
-    }
     list_push(routing->program->arena, &search->outer, found);
 }
 
@@ -204,8 +200,7 @@ static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table) {
 static void carry_flats(Routing *routing, Site *site) {
     if (!site->outer) return;
     const List *flats = &site->outer->relation->flats;
-    for (int i = 0; i < flats->count; i++) {
-        const Flat *outer = flats->items[i];
+    LIST_EACH(const Flat, outer, flats) {
         Flat carried = {.count = outer->count};
         bool all = true;
         for (int j = 0; j < outer->count && all; j++) {
@@ -226,8 +221,7 @@ static void carry_flats(Routing *routing, Site *site) {
 static long add_keys(Routing *routing, Site *site, const KeySearch *search, Index *const *indices) {
     Relation *relation = site->relation;
     long groups = 1;
-    for (int i = 0; i < search->outer.count; i++) {
-        const RowTensor *key = search->outer.items[i];
+    LIST_EACH(const RowTensor, key, &search->outer) {
         Tensor *outer = row_tensor(routing, site->outer, key->root, key->dimension);
         Tensor *own = row_tensor(routing, site, key->root, key->dimension);
         push_read(routing, &site->pack->inputs, outer, &indices[rows_dimension(relation->mask)]);

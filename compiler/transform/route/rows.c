@@ -265,8 +265,7 @@ static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, 
                      int rest_count, Expr *value) {
     Routing *routing = rewrite->routing;
     List *statements = &block->statements;
-    for (int i = 0; i < routing->scattered.count; i++) {
-        const Scattered *earlier = routing->scattered.items[i];
+    LIST_EACH(const Scattered, earlier, &routing->scattered) {
         if (earlier->block != block || original->reduction != REDUCE_SUM || original->once ||
             !original->accumulate || !same_places(rewrite, earlier, original->target))
             continue;
@@ -444,8 +443,7 @@ static void dispatch_statement(Routing *routing, Block *block, Statement *statem
 void rewrite_block(Routing *routing, Block *block, Statement *region) {
     List old = block->statements;
     block->statements = (List){NULL, 0, 0};
-    for (int i = 0; i < old.count; i++) {
-        Statement *statement = old.items[i];
+    LIST_EACH(Statement, statement, &old) {
         if (statement->kind == STATEMENT_REPEAT) {
             rewrite_block(routing, &statement->body, statement);
             list_push(routing->program->arena, &block->statements, statement);

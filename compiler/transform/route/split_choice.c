@@ -74,8 +74,7 @@ static Tensor *add_copy(const Routing *routing, const ProgramPoint *point) {
 /* The masked reductions read the copy. Their masks have the subscripts of the source: a repeat may
  * have added a dimension to the tensor. */
 static void move_masked(Program *program, const Tensor *tensor, Tensor *variant) {
-    for (int i = 0; i < program->masked.count; i++) {
-        MaskedReduction *masked = program->masked.items[i];
+    LIST_EACH(MaskedReduction, masked, &program->masked) {
         if (masked->mask->kind != EXPR_READ || masked->mask->tensor != tensor) continue;
         Expr *mask = arena_alloc(program->arena, sizeof *mask);
         *mask = *masked->mask;

@@ -106,8 +106,7 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
     const Statement *call = point->statement;
     for (int side = 0; side < 2; side++) {
         const List *operands = side ? &call->outputs : &call->inputs;
-        for (int i = 0; i < operands->count; i++) {
-            Expr *operand = operands->items[i];
+        LIST_EACH(Expr, operand, operands) {
             Packing *packing = packing_candidate(routing, operand->tensor);
             if (!packing) continue;
             check_written(routing, point, operand);

@@ -288,8 +288,7 @@ static void chunk_state(const Recurrence *recurrence, List *insertions, long chu
     Tensor *border = carried ? carry(&chunks, taken, matrix) : NULL;
     if (bent && border)
         add_slope(&chunks, &correction, bent, chunk_read(&chunks, border, border_spot(&chunks)));
-    for (int i = 0; i < recurrence->readers.count; i++) {
-        const Reader *reader = recurrence->readers.items[i];
+    LIST_EACH(const Reader, reader, &recurrence->readers) {
         chunks.block = insertion(program, insertions, reader->statement);
         serve_readers(&chunks, reader, parts, border);
     }
@@ -311,8 +310,7 @@ static bool is_state(const Recurrence *recurrence, const Expr *expr) {
 /* The states of a scan, analyzed. */
 static List states_of(Program *program, Statement *scan) {
     List states = {0};
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *maker = scan->body.statements.items[i];
+    LIST_EACH(const Statement, maker, &scan->body.statements) {
         Recurrence *recurrence = arena_alloc(program->arena, sizeof *recurrence);
         *recurrence = (Recurrence){.program = program, .scan = scan, .target = maker->target};
         bool carried = false;
@@ -327,8 +325,7 @@ static List states_of(Program *program, Statement *scan) {
  * than its inputs. */
 static const char *are_small(const List *states, long size) {
     long most = 0;
-    for (int i = 0; i < states->count; i++) {
-        const Recurrence *recurrence = states->items[i];
+    LIST_EACH(const Recurrence, recurrence, states) {
         long elements = 1;
         for (int j = 0; j < recurrence->target->count; j++)
             if ((recurrence->summed | recurrence->columns) >> j & 1)
@@ -355,8 +352,7 @@ static void find_outside(Statement *statement, void *data) {
     Outside *outside = data;
     const List *body = &outside->scan->body.statements;
     if (statement == outside->scan || statement->kind == STATEMENT_REPEAT) return;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i] == statement) return;
+    if (list_find(body, statement) >= 0) return;
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, find_tensor, data);
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], find_tensor, data);
@@ -365,8 +361,7 @@ static void find_outside(Statement *statement, void *data) {
 /* True if a statement after the scan reads a tensor of the body other than its states. */
 static bool is_looked_into(Program *program, const Statement *scan, const List *states) {
     Outside outside = {.scan = scan};
-    for (int i = 0; i < scan->body.statements.count; i++) {
-        const Statement *maker = scan->body.statements.items[i];
+    LIST_EACH(const Statement, maker, &scan->body.statements) {
         bool state = false;
         for (int j = 0; j < states->count; j++)
             state |= ((const Recurrence *)states->items[j])->target == maker->target;
@@ -427,12 +422,10 @@ static void chunk_block(Program *program, Block *block, long chunk_size) {
                   chunk_one(program, statement, block, &insertions, chunk_size);
     }
     for (int i = 0; i < block->statements.count; i++) {
-        for (int j = 0; j < insertions.count; j++) {
-            const Insertion *insertion = insertions.items[j];
+        LIST_EACH(const Insertion, insertion, &insertions)
             for (int k = 0; k < insertion->made.statements.count; k++)
                 if (insertion->before == block->statements.items[i])
                     list_push(program->arena, &statements, insertion->made.statements.items[k]);
-        }
         if (!gone[i]) list_push(program->arena, &statements, block->statements.items[i]);
     }
     block->statements = statements;

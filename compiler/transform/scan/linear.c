@@ -6,6 +6,7 @@
  *             + b[s,h] * k[s,h,e] * (v[s,h,c] - seen[h,c])       -b * k * (sum[e] k * g * S)
  */
 #include "transform/scan/scan.h"
+#include "analysis/access.h"
 
 #include "base/must.h"
 
@@ -67,25 +68,15 @@ Expr *product_of(Program *program, const List *factors) {
 
 static Factors linear_product(Program *program, const Factors *factors, Expr *expr) {
     Factors copy = {.number = factors->number};
-    for (int i = 0; i < factors->list.count; i++)
-        list_push(program->arena, &copy.list, factors->list.items[i]);
+    list_append(program->arena, &copy.list, &factors->list);
     if (expr) multiply_by(program, &copy, expr);
     return copy;
 }
 
 /* ---- reads of tensors that the body defines ---- */
 
-static Statement *maker_in_body(const Recurrence *recurrence, const Tensor *tensor) {
-    const List *body = &recurrence->scan->body.statements;
-    for (int i = 0; i < body->count; i++) {
-        Statement *statement = body->items[i];
-        if (statement->target->tensor == tensor) return statement;
-    }
-    return NULL;
-}
-
 static bool is_defined(const Recurrence *recurrence, const Expr *expr) {
-    if (expr->kind == EXPR_READ && maker_in_body(recurrence, expr->tensor)) return true;
+    if (expr->kind == EXPR_READ && loop_writing(&recurrence->scan->body, expr->tensor)) return true;
     for (int i = 0; i < expr->count; i++)
         if (is_defined(recurrence, expr->args[i])) return true;
     return false;
@@ -171,7 +162,7 @@ static void add_correction(const LinearExpansion *expansion, const Statement *ma
 /* A read of a tensor from an earlier equation of the body: expands that equation. */
 static void expand_read(const LinearExpansion *expansion, const Expr *read, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
-    const Statement *maker = maker_in_body(recurrence, read->tensor);
+    const Statement *maker = loop_writing(&recurrence->scan->body, read->tensor);
     if (reads_before(recurrence, read)) {
         add_state(expansion, read, prefix);
         return;
@@ -280,8 +271,7 @@ static void expand(const LinearExpansion *expansion, Expr *expr, const Factors *
 /* before[s,...] = where(s == 0, begin, S[s-1,...]): another name of the previous state. */
 static void find_beginning(Recurrence *recurrence) {
     const List *body = &recurrence->scan->body.statements;
-    for (int i = 0; i < body->count; i++) {
-        const Statement *statement = body->items[i];
+    LIST_EACH(const Statement, statement, body) {
         const Expr *value = statement->value;
         if (value->kind != EXPR_APPLY || value->op != OP_WHERE || statement->reduction) continue;
         const Expr *first = value->args[0], *read = value->args[2];
@@ -309,7 +299,7 @@ void linear(Recurrence *recurrence) {
     const Expr *target = recurrence->target;
     ExpandedSum none = {0};
     const LinearExpansion expansion = {recurrence, &none, &recurrence->terms};
-    const Statement *maker = maker_in_body(recurrence, target->tensor);
+    const Statement *maker = loop_writing(&recurrence->scan->body, target->tensor);
     recurrence->position = -1;
     for (int i = 0; i < target->count; i++) {
         if (target->args[i]->kind != EXPR_INDEX)

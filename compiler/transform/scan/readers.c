@@ -6,6 +6,7 @@
  *                                                  h is a head
  */
 #include "transform/scan/scan.h"
+#include "analysis/access.h"
 
 #include <stdint.h>
 
@@ -38,8 +39,7 @@ static Reader *scan_reader(Recurrence *recurrence, Statement *statement) {
     *reader = (Reader){.statement = statement, .rest.number = 1};
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM) return NULL;
     multiply_by(program, &factors, statement->value);
-    for (int i = 0; i < factors.list.count; i++) {
-        Expr *factor = factors.list.items[i];
+    LIST_EACH(Expr, factor, &factors.list) {
         if (!expr_reads(factor, state)) continue;
         if (factor->kind != EXPR_READ || reader->read) return NULL;
         reader->read = factor;
@@ -71,15 +71,9 @@ static void find_reader(Statement *statement, void *data) {
     Recurrence *recurrence = finding->recurrence;
     const List *body = &recurrence->scan->body.statements;
     if (statement == recurrence->scan || statement->kind == STATEMENT_REPEAT) return;
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i] == statement) return;
+    if (list_find(body, statement) >= 0) return;
     finding->found = false;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, find_read, finding);
-        expr_walk(statement->target, find_read, finding);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], find_read, finding);
+    statement_walk(statement, find_read, finding);
     if (!finding->found) return;
     Reader *reader = scan_reader(recurrence, statement);
     bool single = statement->kind == STATEMENT_LOOP && !statement->reduction;
@@ -110,8 +104,7 @@ static bool uses_summed(const Recurrence *recurrence, const Reader *reader, cons
 static void part_factors(Recurrence *recurrence, Reader *reader) {
     Arena *arena = recurrence->program->arena;
     Factors rest = {.number = reader->rest.number};
-    for (int i = 0; i < reader->rest.list.count; i++) {
-        Expr *factor = reader->rest.list.items[i];
+    LIST_EACH(Expr, factor, &reader->rest.list) {
         if (factor == reader->read) continue;
         if (is_random(factor)) fail(recurrence, "it uses random numbers");
         bool inside = uses_summed(recurrence, reader, factor);
@@ -143,8 +136,7 @@ static Dims dims_inside(const Recurrence *recurrence, const Reader *reader) {
 static Input sorted(const Recurrence *recurrence, const Factors *factors) {
     Arena *arena = recurrence->program->arena;
     Input input = {.number = factors->number};
-    for (int i = 0; i < factors->list.count; i++) {
-        Expr *factor = factors->list.items[i];
+    LIST_EACH(Expr, factor, &factors->list) {
         Dims dims = dims_of(recurrence, factor);
         bool summed = dims & recurrence->summed, column = dims & recurrence->columns;
         list_push(arena, summed ? &input.summed : column ? &input.column : &input.scale, factor);
@@ -167,8 +159,7 @@ static bool same_list(const List *a, const List *b) {
 /* Heads: dimensions used by more than the columns of an input. */
 static void find_heads(Recurrence *recurrence) {
     Dims all = (1u << recurrence->target->count) - 1, heads = 0;
-    for (int i = 0; i < recurrence->terms.count; i++) {
-        const StateTerm *term = recurrence->terms.items[i];
+    LIST_EACH(const StateTerm, term, &recurrence->terms) {
         for (int j = 0; j < term->factors.list.count; j++) {
             Dims dims = dims_of(recurrence, term->factors.list.items[j]);
             if (dims & recurrence->summed || term->kind == TERM_STATE) heads |= dims;
@@ -222,8 +213,7 @@ static void sort_terms(Recurrence *recurrence) {
     Expr *decay = expr_number(program, 0);
     recurrence->corrected = -1;
     for (int kind = TERM_STATE; kind <= TERM_CORRECTION; kind++)
-        for (int i = 0; i < recurrence->terms.count; i++) {
-            const StateTerm *term = recurrence->terms.items[i];
+        LIST_EACH(const StateTerm, term, &recurrence->terms) {
             if ((int)term->kind != kind) continue;
             Expr *product = product_of(program, &term->factors.list);
             Expr *number = expr_number(program, term->factors.number);
@@ -245,11 +235,9 @@ static void check_dims(Recurrence *recurrence) {
         if (!input->summed.count || (dims_of_list(recurrence, &input->column) & recurrence->summed))
             fail(recurrence, "the input is not an outer product");
     }
-    for (int i = 0; i < recurrence->terms.count; i++) {
-        const StateTerm *term = recurrence->terms.items[i];
+    LIST_EACH(const StateTerm, term, &recurrence->terms)
         if (term->kind == TERM_CORRECTION && term->summed != recurrence->summed)
             fail(recurrence, "the correction and the readers sum over different dimensions");
-    }
     if (!recurrence->input_count) fail(recurrence, "there is no input");
 }
 

@@ -67,8 +67,7 @@ static bool count_equal_terms(Program *program, Statement *statement) {
 static bool contract_block(Program *program, Block *block) {
     Block result = {0};
     bool changed = false;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+    LIST_EACH(Statement, statement, &block->statements) {
         if (statement->kind == STATEMENT_REPEAT)
             changed |= contract_block(program, &statement->body);
         changed |= count_equal_terms(program, statement);

@@ -45,11 +45,9 @@ static void find_change(Expr *expr, void *data) {
     Between *between = data;
     if (expr->kind != EXPR_READ) return;
     const List *writes = &between->def_use->writes[expr->tensor->id];
-    for (int i = 0; i < writes->count; i++) {
-        const TensorAccess *write = writes->items[i];
+    LIST_EACH(const TensorAccess, write, writes)
         if (write->position >= between->first && write->position < between->last)
             between->changed = true;
-    }
 }
 
 static bool is_candidate(const DefUse *def_use, int position) {
@@ -79,8 +77,7 @@ static uint64_t statement_hash(const ProgramPoint *point) {
 /* The first of the statements before with the value of the one at the position, or NULL. */
 static const Statement *find_equal(const DefUse *def_use, const List *before, int position) {
     const ProgramPoint *point = &def_use->points[position];
-    for (int i = 0; i < before->count; i++) {
-        const ProgramPoint *first = before->items[i];
+    LIST_EACH(const ProgramPoint, first, before) {
         if (first->block != point->block || !same_value(first->statement, point->statement))
             continue;
         Between between = {def_use, (int)(first - def_use->points), position, false};

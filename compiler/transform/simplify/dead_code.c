@@ -7,6 +7,7 @@
  *     y[b] = x[b]
  */
 #include "passes.h"
+#include "analysis/access.h"
 
 typedef struct Liveness {
     const bool *roots; /* by tensor id */
@@ -32,23 +33,15 @@ static bool is_live(const Liveness *live, const Statement *statement) {
 static void use_operands(Statement *statement, void *data) {
     Liveness *live = data;
     if (!is_live(live, statement)) return;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, use_read, live);
-        expr_walk(statement->value, use_read, live);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], use_read, live);
-    for (int i = 0; i < statement->outputs.count; i++) {
-        const Expr *output = statement->outputs.items[i];
+    statement_walk(statement, use_read, live);
+    LIST_EACH(const Expr, output, &statement->outputs)
         for (int j = 0; j < output->count; j++) expr_walk(output->args[j], use_read, live);
-    }
 }
 
 static void remove_unused(Block *block, const Liveness *live) {
     List *statements = &block->statements;
     int count = 0;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
+    LIST_EACH(Statement, statement, statements) {
         if (statement->kind == STATEMENT_REPEAT) remove_unused(&statement->body, live);
         bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
                                                         : is_live(live, statement);

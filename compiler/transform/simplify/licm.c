@@ -45,11 +45,9 @@ static bool is_invariant(const Motion *motion, const Statement *repeat,
         invariance.varies = expr_uses_index(statement->target, repeat->index);
         expr_walk(statement->value, find_variation, &invariance);
     }
-    for (int i = 0; i < statement->outputs.count; i++) {
-        const Expr *output = statement->outputs.items[i];
+    LIST_EACH(const Expr, output, &statement->outputs)
         if (!def_use_is_plain(def_use, output->tensor) || expr_uses_index(output, repeat->index))
             return false;
-    }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], find_variation, &invariance);
     return !invariance.varies;
@@ -68,8 +66,7 @@ static bool move_invariants(Motion *motion, Statement *repeat, List *outer) {
     MUST(repeat->kind == STATEMENT_REPEAT);
     Arena *arena = motion->def_use->program->arena;
     List *body = &repeat->body.statements, kept = {0};
-    for (int i = 0; i < body->count; i++) {
-        Statement *statement = body->items[i];
+    LIST_EACH(Statement, statement, body) {
         bool moves = is_invariant(motion, repeat, statement);
         list_push(arena, moves ? outer : &kept, statement);
         if (moves) note_move(motion, statement);
@@ -84,8 +81,7 @@ bool licm(Program *program) {
     Motion motion = {def_use, arena_alloc(program->arena, (size_t)def_use->count + 1)};
     List outer = {0};
     bool changed = false;
-    for (int i = 0; i < program->body.statements.count; i++) {
-        Statement *statement = program->body.statements.items[i];
+    LIST_EACH(Statement, statement, &program->body.statements) {
         if (statement->kind == STATEMENT_REPEAT)
             changed |= move_invariants(&motion, statement, &outer);
         list_push(program->arena, &outer, statement);

@@ -19,9 +19,7 @@ enum { MAX_ROUNDS = 8 };
  * of the program. */
 static bool is_root(const Program *program, const Tensor *tensor) {
     if (tensor->role != ROLE_OUTPUT) return tensor->role != ROLE_TEMP && tensor->role != ROLE_INPUT;
-    for (int i = 0; i < program->outputs.count; i++)
-        if (program->outputs.items[i] == tensor) return true;
-    return program->outputs.count == 0;
+    return program->outputs.count == 0 || list_find(&program->outputs, tensor) >= 0;
 }
 
 static void add_root(const Tensor *tensor, bool *roots) {
@@ -38,8 +36,7 @@ static void add_relation(const Relation *relation, bool *roots) {
     add_root(relation->list, roots);
     for (int i = 0; i < MAX_RANK; i++) add_root(relation->coordinate[i], roots);
     for (int i = 0; i < relation->group_of_count; i++) add_root(relation->group_of[i], roots);
-    for (int i = 0; i < relation->flats.count; i++) {
-        const Flat *flat = relation->flats.items[i];
+    LIST_EACH(const Flat, flat, &relation->flats) {
         add_root(flat->table, roots);
         for (int j = 0; j < flat->count; j++) add_root(flat->of[j], roots);
     }

@@ -99,10 +99,9 @@ static bool read_kept_choice(const BlasWork *work, const BlasTask *task, const c
     *choice = (BlasChoice){.status = 0};
     if (read_recorded(work, name, choice) && choice_is_known(work, task, choice)) return true;
     size_t length = strlen(text), found = 0;
-    char *bytes = path ? cache_read(path, &found) : NULL;
+    AUTO_FREE char *bytes = path ? cache_read(path, &found) : NULL;
     bool same = bytes && found == length + sizeof choice->algorithm && !memcmp(bytes, text, length);
     if (same) memcpy(choice->algorithm, bytes + length, sizeof choice->algorithm);
-    free(bytes);
     return same && choice_is_known(work, task, choice);
 }
 
@@ -166,15 +165,12 @@ static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct 
 bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,
                  BlasChoice *choice) {
     if (cuda_choices_are_fixed()) return choose_anew(work, task, product, choice);
-    char *text = describe_choice(work, product, alignment), *name = choice_name(text);
-    char *path = work->keep ? cache_within(name) : NULL;
+    AUTO_FREE char *text = describe_choice(work, product, alignment), *name = choice_name(text);
+    AUTO_FREE char *path = work->keep ? cache_within(name) : NULL;
     bool found = read_kept_choice(work, task, name, path, text, choice);
     bool good = found || choose_anew(work, task, product, choice);
     if (good && !found && work->operands.a) write_choice(path, text, choice);
     if (good) record_choice(work, name, choice);
     work->found += found;
-    free(text);
-    free(name);
-    free(path);
     return good;
 }

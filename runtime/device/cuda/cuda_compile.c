@@ -56,14 +56,13 @@ static bool report_failure(const CudaCompiler *compiler, CudaCompilation *progra
                            const CudaText *text) {
     size_t length = 0;
     compiler->log_bytes(program, &length);
-    char *log = memory_new(length + 1);
+    AUTO_FREE char *log = memory_new(length + 1);
     compiler->log(program, log);
     if (text->help)
         error_message(text->help, "%s does not compile:\n%.*s", text->name, LOG_LIMIT, log);
     else
         error_message("please report this with the spec",
                       "NVRTC rejects the generated program %s:\n%.*s", text->name, LOG_LIMIT, log);
-    free(log);
     return false;
 }
 

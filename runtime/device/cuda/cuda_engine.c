@@ -527,7 +527,7 @@ bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t l
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
     const int states = engine->base.table->update->state_count;
-    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 2));
+    AUTO_FREE const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 2));
     for (int i = 0; i < states; i++) inputs[i] = given->moments[i];
     inputs[states] = (const void *)(uintptr_t)scalars_place(engine);
     inputs[states + 1] = (const void *)(uintptr_t)range_place(engine);
@@ -537,7 +537,6 @@ static void work_update(CudaEngine *engine, const void *data) {
                                .rounded = given->rounded,
                                .inputs = inputs,
                                .host = &engine->base.host});
-    free(inputs);
 }
 
 double cuda_engine_rate(const Engine *base, double step, double steps) {

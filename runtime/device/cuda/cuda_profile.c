@@ -40,9 +40,8 @@ static double time_kernel_once(const CudaProfile *profile, const char *name, Cud
     if (!error) error = driver->event_record(profile->last, device->stream);
     if (!error) error = driver->stream_wait(device->stream);
     if (!error) error = driver->event_time(&milliseconds, profile->first, profile->last);
-    char *what = memory_format("time %s", name);
+    AUTO_FREE char *what = memory_format("time %s", name);
     bool good = cuda_good(device, error, what);
-    free(what);
     return good ? 1e-3 * (double)milliseconds / launches : -1;
 }
 

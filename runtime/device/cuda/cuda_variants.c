@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_variants.h"
 
 #include "base/cache.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 
@@ -141,9 +142,8 @@ static void read_decision(CudaVariants *variants, const char *line) {
 
 static void read_decisions(CudaVariants *variants, const char *text) {
     char line[LINE];
-    FILE *file = text && *text ? fmemopen((void *)(uintptr_t)text, strlen(text), "r") : NULL;
+    AUTO(FILE) *file = text && *text ? fmemopen((void *)(uintptr_t)text, strlen(text), "r") : NULL;
     while (file && fgets(line, sizeof line, file)) read_decision(variants, line);
-    if (file) fclose(file);
 }
 
 /* The recorded decisions, and the cached ones for other kernels. */

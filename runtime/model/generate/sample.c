@@ -84,9 +84,7 @@ int32_t sample_token(const Sampling *sampling, const float *logits, long vocabul
                              .top_k = sampling->top_k,
                              .top_p = sampling->top_p,
                              .min_p = sampling->min_p};
-    Candidate *candidates = memory_new(sizeof *candidates * (size_t)vocabulary);
-    int32_t token =
-        pick_token(&picking, logits, vocabulary, random_uniform(sampling->seed, place), candidates);
-    free(candidates);
-    return token;
+    AUTO_FREE Candidate *candidates = memory_new(sizeof *candidates * (size_t)vocabulary);
+    return pick_token(&picking, logits, vocabulary, random_uniform(sampling->seed, place),
+                      candidates);
 }

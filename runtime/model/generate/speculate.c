@@ -91,7 +91,7 @@ bool speculation_catches_up(Speculation *speculation, const TokenList *text, boo
 
 /* Proposes up to `most` tokens after the text; false after a device error. */
 static bool propose_by_draft(Speculation *speculation, const TokenList *text, int most) {
-    TokenList longer = {0};
+    AUTO(TokenList) longer = {0};
     const float *logits =
         most > 0 ? feed_draft(speculation, text, return_draft(speculation, text)) : NULL;
     bool good = most <= 0 || logits;
@@ -106,7 +106,6 @@ static bool propose_by_draft(Speculation *speculation, const TokenList *text, in
         logits = decoder_feed(speculation->draft, &token, 1);
         good = logits != NULL;
     }
-    tokens_free(&longer);
     return good;
 }
 

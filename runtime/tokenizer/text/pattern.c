@@ -80,7 +80,7 @@ Pattern *pattern_of_expression(const char *file, const char *bytes, size_t lengt
     pattern->source = memory_new(length + 1);
     memcpy(pattern->source, bytes, length);
     pattern->length = length;
-    AUTO_TEXT Text text = {0}, fault = {0};
+    AUTO(Text) text = {0}, fault = {0};
     bool good = pattern_translate(bytes, length, word, &text, &fault) ||
                 error_message("this regular-expression feature is not supported",
                               "%s: regular expression '%.*s' contains %.*s", file, (int)length,

@@ -152,7 +152,7 @@ size_t text_append_valid(Text *text, const char *bytes, size_t length) {
 }
 
 json_t *text_json(const char *bytes, size_t length) {
-    AUTO_TEXT Text valid = {0};
+    AUTO(Text) valid = {0};
     text_append_valid(&valid, bytes ? bytes : "", length);
     return json_stringn(valid.bytes ? valid.bytes : "", valid.length);
 }

@@ -2,6 +2,8 @@
 #ifndef TEXT_H
 #define TEXT_H
 
+#include "base/memory.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,13 +26,13 @@ void text_reserve(Text *text, size_t more);
 void text_append(Text *text, const char *bytes, size_t length);
 void text_append_character(Text *text, int32_t character);
 void text_free(Text *text);
-/* Before the declaration of a text: text_free() at the end of its scope. */
-#define AUTO_TEXT __attribute__((cleanup(text_free)))
+AUTO_OBJECT(Text, text_free)
 
 /* The same of token numbers. */
 void tokens_add(TokenList *list, int32_t token);
 void tokens_append(TokenList *list, const int32_t *tokens, size_t count);
 void tokens_free(TokenList *list);
+AUTO_OBJECT(TokenList, tokens_free)
 
 /* The length in bytes of the character that begins with `byte`, in valid UTF-8. */
 static inline int character_length(unsigned char byte) {
@@ -102,6 +104,7 @@ typedef struct Pattern Pattern;
 typedef struct Matcher Matcher;
 Matcher *matcher_new(void);
 void matcher_free(Matcher *matcher);
+AUTO_POINTER(Matcher, matcher_free)
 
 /* Meaning of \w: Oniguruma includes some superscript digits, Rust's regex includes joiners. */
 typedef enum WordClass { WORD_ONIGURUMA, WORD_RUST } WordClass;

@@ -65,17 +65,16 @@ static void set_values(MoecInterpreter *interpreter, const AgainstCase *one, dou
     for (int i = 0; i < one->shape->count; i++) {
         const AgainstTensor *tensor = &one->shape->tensors[i];
         if (!one->values[i]) continue;
-        char *path = tensor_is_given(tensor) ? memory_format("%s", tensor->path)
-                                             : memory_format("input:cotangent_%s", tensor->name);
-        double *values = memory_new(sizeof *values * (tensor->count + 1));
+        AUTO_FREE char *path = tensor_is_given(tensor)
+                                   ? memory_format("%s", tensor->path)
+                                   : memory_format("input:cotangent_%s", tensor->name);
+        AUTO_FREE double *values = memory_new(sizeof *values * (tensor->count + 1));
         const uint64_t own = random_seed_for(seed, path);
         for (size_t j = 0; j < tensor->count; j++)
             values[j] = share == 0 || tensor->integer
                             ? one->values[i][j]
                             : moved_value(one->values[i][j], share / 4, own, j);
         moec_interpreter_set(interpreter, path, values, tensor->count);
-        free(values);
-        free(path);
     }
     moec_interpreter_set(interpreter, "scalar:loss_scale", &unit, 1);
 }

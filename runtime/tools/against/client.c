@@ -109,7 +109,7 @@ static bool ended_message(AgainstClient *client) {
 }
 
 bool client_open(AgainstClient *client, const AgainstOptions *options) {
-    char *file, *name;
+    AUTO_FREE char *file = NULL, *name = NULL;
     *client = (AgainstClient){.to = -1, .from = -1};
     client->name = memory_format("%s", options->external ? options->title : options->code);
     client->device = options->external && options->external->device ? options->external : NULL;
@@ -134,8 +134,6 @@ bool client_open(AgainstClient *client, const AgainstOptions *options) {
             good = error_message("close other programs", "cannot start a process: %s",
                                  strerror(errno));
     }
-    free(file);
-    free(name);
     return good;
 }
 
@@ -258,7 +256,7 @@ static char *joined_list(char *text, char *more) {
 /* Both sides of a result that is missing or has another shape. */
 static bool results_message(const AgainstClient *client, const AgainstShape *shape,
                             const json_t *results) {
-    char *wanted = NULL, *got = NULL;
+    AUTO_FREE char *wanted = NULL, *got = NULL;
     for (int i = 0; i < shape->count; i++)
         if (!tensor_is_given(&shape->tensors[i]))
             wanted = joined_list(wanted,
@@ -268,8 +266,6 @@ static bool results_message(const AgainstClient *client, const AgainstShape *sha
         got = joined_list(got, described_text(json_array_get(results, i)));
     line_message("  the spec has     %s", wanted ? wanted : "no results");
     line_message("  the code returns %s", got ? got : "nothing");
-    free(wanted);
-    free(got);
     return error_message("return a tensor, a tuple in the order of the spec, or a dictionary",
                          "%s returns other results than the spec", client->name);
 }
@@ -332,7 +328,6 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
         good = results_message(client, shape, results);
     const char *note = json_field_text(reply, "note");
     if (note) answer->note = memory_format("%s", note);
-    good = good && receive_tensors(client, shape, results, false, answer) &&
+    return good && receive_tensors(client, shape, results, false, answer) &&
            receive_tensors(client, shape, gradients, true, answer);
-    return good;
 }

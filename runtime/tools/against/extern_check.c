@@ -44,17 +44,14 @@ static char *difference_text(const AgainstSubject *subject, const AgainstCase *o
                              const AgainstDifference *difference, const char *equation) {
     AgainstTensor located = *difference->tensor;
     if (difference->gradient) subject_locate(subject, one->shape, &located);
-    char *element = element_index_text(&located, difference->first);
-    char *where = difference->gradient && located.file
-                      ? memory_format("first read in %s:%d", located.file, located.line)
-                      : memory_format("computed in %s", equation);
-    char *text = memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
-                               difference->gradient ? "the gradient of " : "", located.name,
-                               element, difference->given, difference->exact, difference->bound,
-                               where, against_kind_names[one->kind]);
-    free(element);
-    free(where);
-    return text;
+    AUTO_FREE char *element = element_index_text(&located, difference->first);
+    AUTO_FREE char *where = difference->gradient && located.file
+                                ? memory_format("first read in %s:%d", located.file, located.line)
+                                : memory_format("computed in %s", equation);
+    return memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
+                         difference->gradient ? "the gradient of " : "", located.name, element,
+                         difference->given, difference->exact, difference->bound, where,
+                         against_kind_names[one->kind]);
 }
 
 /* ---- one kernel ---- */
@@ -70,10 +67,9 @@ static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
         if (!judge_case(&plan->cases[i], &verdict)) outcome = FAILS;
         if (outcome == AGREES && verdict.difference_count) {
             outcome = DIFFERS;
-            char *text = difference_text(subject, &plan->cases[i], &verdict.differences[0],
-                                         external->forward->equation);
+            AUTO_FREE char *text = difference_text(
+                subject, &plan->cases[i], &verdict.differences[0], external->forward->equation);
             refusal_message(external, text);
-            free(text);
         }
         free(verdict.differences);
     }
@@ -277,10 +273,7 @@ static ExternCheck check_programs(Device *device, MoecCompiler *compiler,
 ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
                           int count) {
     if (!device->apart) return check_programs(device, compiler, programs, count);
-    char *name = memory_format("%.*s", (int)strcspn(device->name, " "), device->name);
-    Device *own = device_open(name);
-    const ExternCheck result = own ? check_programs(own, compiler, programs, count) : EXTERNS_FAIL;
-    device_close(own);
-    free(name);
-    return result;
+    AUTO_FREE char *name = memory_format("%.*s", (int)strcspn(device->name, " "), device->name);
+    AUTO(Device) *own = device_open(name);
+    return own ? check_programs(own, compiler, programs, count) : EXTERNS_FAIL;
 }

@@ -42,7 +42,7 @@ static bool add_device_operand(ExternRun *run, const AgainstTensor *tensor, cons
     if (run->count == OPERANDS) return error_message(NULL, "the kernel has too many operands");
     DeviceOperand *operand = &run->operands[run->count++];
     const size_t bytes = tensor->count * sizeof(float);
-    unsigned char *host = memory_new(bytes + 2 * ZONE);
+    AUTO_FREE unsigned char *host = memory_new(bytes + 2 * ZONE);
     memset(host, ZONE_BYTE, bytes + 2 * ZONE);
     for (size_t i = 0; i < tensor->count; i++) {
         const float single = values ? (float)values[i] : NAN;
@@ -55,14 +55,13 @@ static bool add_device_operand(ExternRun *run, const AgainstTensor *tensor, cons
     const bool good = operand->block &&
                       run->device->kind->put(run->device, operand->block, host, bytes + 2 * ZONE);
     operand->values = operand->block ? operand->block + ZONE : NULL;
-    free(host);
     return good;
 }
 
 /* Reads an operand back; false after a message if the kernel wrote outside of it. */
 static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
     const size_t bytes = operand->count * sizeof(float) + 2 * ZONE;
-    unsigned char *host = memory_new(bytes);
+    AUTO_FREE unsigned char *host = memory_new(bytes);
     bool good = run->device->kind->get(run->device, host, operand->block, bytes), zones = true;
     for (size_t i = 0; good && i < ZONE; i++)
         zones &= host[i] == ZONE_BYTE && host[bytes - 1 - i] == ZONE_BYTE;
@@ -71,7 +70,6 @@ static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
         memcpy(&single, host + ZONE + i * sizeof single, sizeof single);
         operand->to[i] = (double)single;
     }
-    free(host);
     return good &&
            (zones || error_message(NULL, "the function writes outside of '%s'", operand->name));
 }

@@ -68,7 +68,7 @@ static void print_foreign_difference(const AgainstReport *report, const AgainstC
                                      const AgainstDifference *difference) {
     AgainstTensor located = *difference->tensor;
     subject_locate(report->subject, one->shape, &located);
-    char *element = element_index_text(&located, difference->first);
+    AUTO_FREE char *element = element_index_text(&located, difference->first);
     printf("    %s%s", difference->gradient ? "gradient of " : "", located.name);
     if (*element) printf("[%s]", element);
     if (isnan(difference->given))
@@ -85,7 +85,6 @@ static void print_foreign_difference(const AgainstReport *report, const AgainstC
     else if (report->subject->line)
         printf("      layer %s, %s:%d\n", report->subject->title, report->subject->path,
                report->subject->line);
-    free(element);
 }
 
 static void print_kinds(const AgainstReport *report, int type) {
@@ -139,15 +138,13 @@ static json_t *difference_described(const AgainstReport *report, const AgainstCa
                                     const AgainstDifference *difference) {
     AgainstTensor located = *difference->tensor;
     subject_locate(report->subject, one->shape, &located);
-    char *element = element_index_text(&located, difference->first);
-    json_t *json = json_make(
-        "{s:s, s:b, s:b, s:b, s:s, s:f, s:f, s:f, s:I, s:I, s:s, s:i}", "name", located.name,
-        "gradient", difference->gradient, "missing", difference->missing, "second_call",
-        difference->again, "element", element, "given", difference->given, "exact",
-        difference->exact, "bound", difference->bound, "differ", (json_int_t)difference->count,
-        "elements", (json_int_t)located.count, "file", located.file, "line", located.line);
-    free(element);
-    return json;
+    AUTO_FREE char *element = element_index_text(&located, difference->first);
+    return json_make("{s:s, s:b, s:b, s:b, s:s, s:f, s:f, s:f, s:I, s:I, s:s, s:i}", "name",
+                     located.name, "gradient", difference->gradient, "missing", difference->missing,
+                     "second_call", difference->again, "element", element, "given",
+                     difference->given, "exact", difference->exact, "bound", difference->bound,
+                     "differ", (json_int_t)difference->count, "elements", (json_int_t)located.count,
+                     "file", located.file, "line", located.line);
 }
 
 static json_t *cases_json(const AgainstReport *report, int type) {

@@ -208,7 +208,7 @@ static MoecAgainstFunction *library_function(void *library, const char *name,
 
 int library_serve(const char *path, const char *name, const AgainstExtern *external, int from,
                   int to) {
-    char *full = memory_format("%s%s", strchr(path, '/') ? "" : "./", path);
+    AUTO_FREE char *full = memory_format("%s%s", strchr(path, '/') ? "" : "./", path);
     void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
     MoecAgainstFunction *function = handle ? library_function(handle, name, external) : NULL;
     json_t *message = against_receive(from);
@@ -218,16 +218,14 @@ int library_serve(const char *path, const char *name, const AgainstExtern *exter
             send_error(to, dlerror(), "build it with cc -shared -fPIC, and export the function") &&
             false;
     else if (good) {
-        json_t *answer = json_make("{s:s, s:b, s:[], s:[]}", "kind", "library", "any", 1,
-                                   "arguments", "tensors");
+        json_auto_t *answer = json_make("{s:s, s:b, s:[], s:[]}", "kind", "library", "any", 1,
+                                        "arguments", "tensors");
         good = against_send(to, answer);
-        json_decref(answer);
     }
     json_decref(message);
     while (good && (message = against_receive(from))) {
         good = serve_call(function, message, from, to);
         json_decref(message);
     }
-    free(full);
     return 0;
 }

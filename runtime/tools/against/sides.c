@@ -132,7 +132,7 @@ bool against_match(const AgainstClient *client, const AgainstSubject *subject,
                    const AgainstShape *shape) {
     const char *kind = json_field_text(client->described, "kind");
     const bool module = kind && !strcmp(kind, "module");
-    char *problem = untaken(shape, client->described, module);
+    AUTO_FREE char *problem = untaken(shape, client->described, module);
     if (!problem) problem = ungiven(shape, client->described, module);
     if (!problem) return true;
     print_spec_side(shape);
@@ -140,6 +140,5 @@ bool against_match(const AgainstClient *client, const AgainstSubject *subject,
     error_message("names match by spelling, '_' for '.'; write a function with these arguments "
                   "that calls the code",
                   "%s does not match %s: %s", client->name, subject->title, problem);
-    free(problem);
     return false;
 }

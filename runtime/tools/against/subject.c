@@ -161,8 +161,9 @@ static bool check_axis_sizes(const AgainstOptions *options, const Signature *sig
             at[length] == '=' && strtol(at + length + 1, &end, 10) > 0 && (*end == ',' || !*end);
         for (int i = 1; i < signature->axis_count; i++) known |= !strcmp(signature->axes[i], name);
         if (!good || !known) {
-            char *help = memory_format("the axes of %s are %s", layer,
-                                       signature->axis_count > 1 ? signature->axes[1] : "none");
+            AUTO_FREE char *help =
+                memory_format("the axes of %s are %s", layer,
+                              signature->axis_count > 1 ? signature->axes[1] : "none");
             for (int i = 2; i < signature->axis_count; i++)
                 help = memory_append(help, ", %s", signature->axes[i]);
             if (!known && good && !strcmp(name, signature->axes[0]))
@@ -171,7 +172,6 @@ static bool check_axis_sizes(const AgainstOptions *options, const Signature *sig
             else
                 error_message(help, "--sizes expects AXIS=N, got '%.*s'",
                               (int)(next ? next - at : (long)strlen(at)), at);
-            free(help);
             return false;
         }
         at = next ? next + 1 : NULL;
@@ -348,8 +348,7 @@ bool subject_open(AgainstSubject *subject) {
     const bool standard = !colon && !file_exists(file) && !strpbrk(file, "./");
     bool good = true;
     if (!spec_is_run(operand) && (standard || (colon && file_exists(file)))) {
-        AUTO_CLOSE MoecCompiler *declarations =
-            moec_open_declarations(standard ? NULL : file, search);
+        AUTO(MoecCompiler) *declarations = moec_open_declarations(standard ? NULL : file, search);
         const char *name = standard ? operand : colon + 1;
         json_auto_t *layer =
             standard || !is_model(declarations, name) ? layer_described(declarations, name) : NULL;

@@ -228,7 +228,8 @@ static Hessian *find_hessians(const Calibration *calibration, int *count) {
 
 bool calibrate_int4(const Calibration *calibration, int *calibrated) {
     const Model *model = calibration->model;
-    Data *data = open_calibration(calibration->inputs, calibration->data, calibration->tokenizer);
+    AUTO(Data) *data =
+        open_calibration(calibration->inputs, calibration->data, calibration->tokenizer);
     if (!data) return false;
     int count;
     AUTO_FREE Hessian *hessians = find_hessians(calibration, &count);
@@ -239,6 +240,5 @@ bool calibrate_int4(const Calibration *calibration, int *calibrated) {
         *calibrated += good && round_instances(&hessians[i], weights);
         free(hessians[i].sums);
     }
-    data_close(data);
     return good && model_put_weights(model);
 }

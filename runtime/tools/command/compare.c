@@ -27,7 +27,7 @@ static char *indented_json(const json_t *comparison) {
 typedef char *Print(const json_t *comparison);
 
 static int compare_runs(const TextList *folders, const char *base, Print *print) {
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     bool good = gather(&gathering, folders->items, folders->count);
     int number = good && base ? gathering_find(&gathering, base) : -1;
     good = good && (!base || number >= 0);
@@ -36,7 +36,6 @@ static int compare_runs(const TextList *folders, const char *base, Print *print)
         AUTO_FREE char *text = print(comparison);
         fputs(text, stdout);
     }
-    gathering_free(&gathering);
     return good ? 0 : EXIT_INPUT;
 }
 
@@ -51,9 +50,8 @@ int command_compare(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--csv", NULL, &csv, "one CSV line per model, with a header"},
         {OPTION_FLAG, "--json", NULL, &json, "all values as JSON, including those of each run"},
         {OPTION_FLAG, "--svg", NULL, &svg, "loss curves of all seeds as SVG"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &folders);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &folders);
     if (code >= 0) return code;
     const char *spec = spec_among(&folders);
     if (spec) {

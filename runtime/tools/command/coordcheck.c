@@ -416,9 +416,8 @@ int command_coordcheck(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--svg", "FILE", &picture, "picture, - for stdout"},
         SET_OPTION(&given),
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     const char *refused = refused_set(&given, &over);
     if (refused)

@@ -10,9 +10,8 @@ int command_lsp(const Command *command, int argc, char **argv) {
     bool stdio = true;
     const Option table[] = {
         {OPTION_FLAG, "--stdio", NULL, &stdio, "stdin and stdout as the connection (the default)"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, NULL);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, NULL);
     if (code >= 0) return code;
     Server server = {.wire = {.in = STDIN_FILENO, .out = STDOUT_FILENO}};
     return server_run(&server);
@@ -20,8 +19,7 @@ int command_lsp(const Command *command, int argc, char **argv) {
 
 int command_precompile(const Command *command, int argc, char **argv) {
     const char *folder;
-    const Option table[] = {{.kind = OPTION_END}};
-    int code = arguments_read(command, table, argc, argv, &folder);
+    int code = arguments_read(command, NULL, 0, argc, argv, &folder);
     if (code >= 0) return code;
     return module_prepare(folder) ? 0 : EXIT_INPUT;
 }

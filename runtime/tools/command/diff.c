@@ -321,14 +321,13 @@ int command_diff(const Command *command, int argc, char **argv) {
     const Option table[] = {
         SET_OPTION(&sets),
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &operands);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &operands);
     if (code >= 0) return code;
     if (operands.count != 2)
         return arguments_wrong(command, NULL, "moec diff requires two models, got %d",
                                operands.count);
-    AUTO_CLOSE MoecCompiler *first = spec_open(operands.items[0], &sets),
-                            *second = first ? spec_open(operands.items[1], &sets) : NULL;
+    AUTO(MoecCompiler) *first = spec_open(operands.items[0], &sets),
+                       *second = first ? spec_open(operands.items[1], &sets) : NULL;
     return second && diff(first, second, json) ? 0 : EXIT_INPUT;
 }

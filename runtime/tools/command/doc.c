@@ -37,7 +37,7 @@ static char *file_of(const char *operand, const char **name) {
 
 static int print_doc(const char *file, const char *name, const char *search, MoecDocForm form,
                      bool *known) {
-    MoecCompiler *compiler = moec_open_declarations(file, search);
+    AUTO(MoecCompiler) *compiler = moec_open_declarations(file, search);
     int code = moec_failed(compiler) ? EXIT_INPUT : 0;
     if (code && form == MOEC_DOC_JSON)
         puts(moec_reports_json(compiler));
@@ -46,13 +46,12 @@ static int print_doc(const char *file, const char *name, const char *search, Moe
     const char *text = code ? NULL : moec_doc(compiler, name, form);
     *known = code || text;
     if (text) fputs(text, stdout);
-    moec_close(compiler);
     return code;
 }
 
 static int unknown_name(const char *file, const char *name) {
     char remedy[256] = "moec doc lists all names";
-    MoecCompiler *compiler = moec_open_declarations(file, getenv("MOEC_PATH"));
+    AUTO(MoecCompiler) *compiler = moec_open_declarations(file, getenv("MOEC_PATH"));
     const char *near = name ? moec_doc_nearest(compiler, name) : NULL;
     if (near) snprintf(remedy, sizeof remedy, "did you mean '%s'?", near);
     if (name)
@@ -60,7 +59,6 @@ static int unknown_name(const char *file, const char *name) {
                       name);
     else
         error_message(remedy, "%s declares no layer, optimizer or schedule", file);
-    moec_close(compiler);
     return EXIT_INPUT;
 }
 
@@ -84,11 +82,10 @@ int command_doc(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {OPTION_FLAG, "--markdown", NULL, &markdown, "result as Markdown, as in stdlib/OPTIONS.md"},
-        {.kind = OPTION_END},
     };
     const char *operand = NULL;
-    int code =
-        arguments_read(command, table, argc, argv, has_operand(argc, argv) ? &operand : NULL);
+    int code = arguments_read(command, OPTIONS(table), argc, argv,
+                              has_operand(argc, argv) ? &operand : NULL);
     if (code >= 0) return code;
     if (json && markdown)
         return arguments_wrong(command, "omit one of them",

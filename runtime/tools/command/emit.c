@@ -177,33 +177,28 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
                                   uint64_t seed) {
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
-    char *path = path_join(options->out, "weights.bin");
-    bool good = file_replaceable(path) &&
-                (weights_write(path, model->table, NULL, model->weights, model->there.rounded,
-                               model->layer_states) == WEIGHTS_FINE ||
-                 error_message("is there space left on the disk?", "cannot write %s", path));
-    free(path);
-    return good;
+    AUTO_FREE char *path = path_join(options->out, "weights.bin");
+    return file_replaceable(path) &&
+           (weights_write(path, model->table, NULL, model->weights, model->there.rounded,
+                          model->layer_states) == WEIGHTS_FINE ||
+            error_message("is there space left on the disk?", "cannot write %s", path));
 }
 
 /* The tokenizer of the checkpoint, as a standalone program reads it. */
 static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
                             const char *folder) {
-    Tokenizer *tokenizer = NULL;
+    AUTO(Tokenizer) *tokenizer = NULL;
     if (!file || graph_of(options->graph) != DECODE) return true;
     if (!checkpoint_tokenizer(file, &tokenizer)) return false;
     if (!tokenizer) return true;
-    Text text = {0};
+    AUTO(Text) text = {0};
     const char *why;
     if (!portable_write(tokenizer, &text, &why))
         note_message(
             "the program cannot tokenize text, because %s; run ./generate with token ids and "
             "--token-ids",
             why);
-    bool good = folder_write(folder, "tokenizer.bin", text.bytes, text.length);
-    text_free(&text);
-    tokenizer_close(tokenizer);
-    return good;
+    return folder_write(folder, "tokenizer.bin", text.bytes, text.length);
 }
 
 /* Of a page, the folder of its parts. */
@@ -213,10 +208,8 @@ static char *freestanding_folder(const EmitOptions *options) {
 
 static bool write_web(const FreestandingFolder *folder, const EmitOptions *options,
                       const Safetensors *file) {
-    char *page = path_join(options->out, "index.html");
-    const bool good = write_tokenizer(options, file, folder->out) && page_write(folder, page);
-    free(page);
-    return good;
+    AUTO_FREE char *page = path_join(options->out, "index.html");
+    return write_tokenizer(options, file, folder->out) && page_write(folder, page);
 }
 
 /* The spec of a checkpoint or of a file. */
@@ -252,22 +245,19 @@ static bool write_freestanding(const EmitOptions *options, MoecCompiler *compile
         return false;
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
-    char *origin = origin_of(options, file);
+    AUTO_FREE char *origin = origin_of(options, file);
     const size_t bytes = freestanding_weight_bytes(program);
     const bool apart =
         is_web(options) || (options->weights ? strcmp(options->weights, "incbin") == 0
                                              : bytes > FREESTANDING_ARRAY_BYTES);
-    char *path = freestanding_folder(options);
+    AUTO_FREE char *path = freestanding_folder(options);
     const FreestandingFolder folder = {path, origin, compiler, model, program, apart};
     bool good = !is_web(options) || bytes <= PAGE_WEIGHT_BYTES ||
                 error_message("add --set inference.weight_dtype=int8, or emit a smaller model",
                               "the weights have %zu MB; a page holds at most %d MB",
                               bytes / 1000000, PAGE_WEIGHT_BYTES / 1000000);
-    good = good && freestanding_write(&folder) &&
+    return good && freestanding_write(&folder) &&
            (!is_web(options) || write_web(&folder, options, file));
-    free(path);
-    free(origin);
-    return good;
 }
 
 /* The files of the hand-written kernels that the programs call. */
@@ -341,7 +331,7 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
         return error_message("add --set train.stages=[]",
                              "an emitted program cannot train in stages (train.stages)");
     int count = emitted_shapes(options, &settings, shapes);
-    Model *model = model_open(device_cpu(), compiler, shapes, count, true);
+    AUTO(Model) *model = model_open(device_cpu(), compiler, shapes, count, true);
     const uint64_t seed = (uint64_t)settings.seed;
     const bool plain = is_freestanding(options);
     bool good =
@@ -354,7 +344,6 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
                (!trains || write_settings(options->out, &settings)) &&
                write_emitted_weights(options, model, file, seed) &&
                write_tokenizer(options, file, options->out);
-    model_close(model);
     return good;
 }
 
@@ -411,13 +400,12 @@ static void report_emit(const EmitOptions *options, const MoecCompiler *compiler
 
 static bool emit(const EmitOptions *options) {
     bool trained = spec_is_run(options->operand);
-    Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
+    AUTO(Safetensors) *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
-    AUTO_CLOSE MoecCompiler *compiler = open_emitted_spec(options, file);
+    AUTO(MoecCompiler) *compiler = open_emitted_spec(options, file);
     bool good = compiler && write_aside(options, compiler, file);
     if (good) report_emit(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
-    safetensors_close(file);
     return good;
 }
 
@@ -466,9 +454,8 @@ int command_emit(const Command *command, int argc, char **argv) {
          "positions of the KV cache (default train.context_length)"},
         TIME_OPTION(&options.times),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
     if (is_torch(&options) && graph_of(options.graph) != DECODE)

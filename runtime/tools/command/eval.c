@@ -45,7 +45,7 @@ static double scored_bytes(const Data *data, uint64_t scored, const Tokenizer *t
     if (tokenizer && data->text_bytes) {
         const long known = tokenizer_size(tokenizer);
         AUTO_FREE size_t *ends = memory_new(sizeof *ends * (size_t)known);
-        AUTO_TEXT Text bytes = {0};
+        AUTO(Text) bytes = {0};
         if (tokenizer_bytes(tokenizer, &bytes, ends))
             share = scored_share(data, scored, ends, known);
     }
@@ -171,17 +171,14 @@ static bool measure_decoding(const EvalOptions *options, Safetensors *file, Moec
                              Device *device, const Tokenizer *tokenizer) {
     const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
     const long context = (long)moec_option_number(compiler, "train.context_length", 256);
-    Model *model = spec_generates(compiler) ? decoder_model(device, compiler, rows, context) : NULL;
+    AUTO(Model) *model =
+        spec_generates(compiler) ? decoder_model(device, compiler, rows, context) : NULL;
     bool good = model && model_read(model, file, false);
-    Decoder *decoder = good ? decoder_over(model, context) : NULL;
+    AUTO(Decoder) *decoder = good ? decoder_over(model, context) : NULL;
     const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
-    Data *data = decoder ? texts_open(options->path, tokenizer, decoder->step) : NULL;
-    good = data &&
+    AUTO(Data) *data = decoder ? texts_open(options->path, tokenizer, decoder->step) : NULL;
+    return data &&
            measure_file(compiler, decoder->step, decoder, options->path, data, tokenizer, &telling);
-    data_close(data);
-    decoder_close(decoder);
-    model_close(model);
-    return good;
 }
 
 static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, long step) {
@@ -227,19 +224,16 @@ static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecC
 }
 
 static bool evaluate_run(const EvalOptions *options) {
-    Safetensors *file = checkpoint_open(options->operand);
-    AUTO_CLOSE MoecCompiler *compiler =
+    AUTO(Safetensors) *file = checkpoint_open(options->operand);
+    AUTO(MoecCompiler) *compiler =
         file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
-    Device *device = compiler ? device_open(options->device) : NULL;
-    Tokenizer *tokenizer = NULL;
+    AUTO(Device) *device = compiler ? device_open(options->device) : NULL;
+    AUTO(Tokenizer) *tokenizer = NULL;
     bool good = device && checkpoint_tokenizer(file, &tokenizer);
     if (good)
         good = (options->choices    ? measure_choices
                 : options->decoding ? measure_decoding
                                     : measure_data)(options, file, compiler, device, tokenizer);
-    tokenizer_close(tokenizer);
-    device_close(device);
-    safetensors_close(file);
     return good;
 }
 
@@ -257,9 +251,8 @@ int command_eval(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.path == !options.choices)
         return arguments_wrong(command, NULL,

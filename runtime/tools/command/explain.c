@@ -67,9 +67,8 @@ int command_explain(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--machine", "NAME", &machine,
          "with --mesh: times on a declared machine, of the spec or of std/machines.moe"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
@@ -84,7 +83,7 @@ int command_explain(const Command *command, int argc, char **argv) {
     if (machine && !mesh)
         return arguments_wrong(command, "add --mesh, or omit --machine",
                                "--machine requires --mesh");
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (mesh) return write_mesh(compiler, graph, mesh, machine) ? 0 : EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
@@ -105,14 +104,13 @@ int command_plan(const Command *command, int argc, char **argv) {
          "declared machine, of the spec or of std/machines.moe (default h100)"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     if (processes < 1 || processes != (double)(long)processes)
         return arguments_wrong(command, "add --ranks N, for example --ranks 64",
                                "--ranks expects the number of processes");
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     const char *text = moec_plan(compiler, (long)processes, machine, json);
     const bool written = text ? fputs(text, stdout) >= 0 : reports_good(compiler);

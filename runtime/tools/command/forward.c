@@ -41,7 +41,7 @@ typedef struct TokenBatch {
 } TokenBatch;
 
 static bool read_batch(const ForwardOptions *options, long context, TokenBatch *batch) {
-    Data *data = data_open(options->tokens, 0);
+    AUTO(Data) *data = data_open(options->tokens, 0);
     if (!data) return false;
     bool good =
         data->count >= 2 || error_message("use at least two tokens",
@@ -53,7 +53,6 @@ static bool read_batch(const ForwardOptions *options, long context, TokenBatch *
         batch->tokens = memory_new(sizeof(int32_t) * count);
         good = data_read(data, 0, count, batch->tokens);
     }
-    data_close(data);
     return good;
 }
 
@@ -71,9 +70,8 @@ static float *add_result(Results *results, char *name, int rank, const long *sha
     }
     float *values = memory_new(entry->bytes);
     entry->data = values;
-    char *key = memory_format("axes:%s", name);
+    AUTO_FREE char *key = memory_format("axes:%s", name);
     json_object_set_new(results->notes, key, json_text(axes));
-    free(key);
     return values;
 }
 
@@ -140,7 +138,7 @@ static bool run_hosted(const ForwardOptions *options, MoecCompiler *compiler, Ca
     const Model *model = call->model;
     const size_t bytes = model->table->state_bytes;
     const int first = results->count;
-    float *states = memory_new(bytes + 1);
+    AUTO_FREE float *states = memory_new(bytes + 1);
     memcpy(states, model->layer_states, bytes);
     bool good = call_run(call, (uint64_t)options->seed, true);
     for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
@@ -149,7 +147,6 @@ static bool run_hosted(const ForwardOptions *options, MoecCompiler *compiler, Ca
         take_outputs(options, call, results);
         print_output_fault(options, compiler, call, states, results, first);
     }
-    free(states);
     return good;
 }
 
@@ -202,7 +199,7 @@ static bool check_inputs(const ForwardOptions *options, const Call *call) {
 
 static bool run_loaded(const ForwardOptions *options, MoecCompiler *compiler, Model *model,
                        const TokenBatch *batch, Results *results) {
-    Call *call = call_open(model, &model->table->graphs[0], NULL);
+    AUTO(Call) *call = call_open(model, &model->table->graphs[0], NULL);
     bool good = call && check_inputs(options, call);
     if (good) {
         call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
@@ -210,7 +207,6 @@ static bool run_loaded(const ForwardOptions *options, MoecCompiler *compiler, Mo
         good = options->on ? run_hosted(options, compiler, call, results)
                            : run_defined(options, compiler, call, batch, results);
     }
-    call_close(call);
     return good;
 }
 
@@ -218,12 +214,12 @@ static bool run_loaded(const ForwardOptions *options, MoecCompiler *compiler, Mo
 static bool forward_graph(const ForwardOptions *options, MoecCompiler *compiler, MoecGraph graph,
                           long context, Results *results) {
     TokenBatch batch = {0};
-    Safetensors *file = safetensors_open(options->weights);
+    AUTO(Safetensors) *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
     const GraphShape shape = {.graph = graph, .batch = batch.batch, .context = batch.context};
-    Model *model = !good         ? NULL
-                   : options->on ? model_open(options->on, compiler, &shape, 1, true)
-                                 : model_describe(compiler, &shape);
+    AUTO(Model) *model = !good         ? NULL
+                         : options->on ? model_open(options->on, compiler, &shape, 1, true)
+                                       : model_describe(compiler, &shape);
     good = model != NULL;
     if (good) {
         model_initialise(model, 0);
@@ -231,8 +227,6 @@ static bool forward_graph(const ForwardOptions *options, MoecCompiler *compiler,
             model_read(model, file, false) && run_loaded(options, compiler, model, &batch, results);
     }
     free(batch.tokens);
-    model_close(model);
-    safetensors_close(file);
     return good;
 }
 
@@ -253,7 +247,7 @@ static void print_forward_json(const ForwardOptions *options, const MoecCompiler
 }
 
 static bool run_outputs(const ForwardOptions *options) {
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    AUTO(MoecCompiler) *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
     long context = options->context
                        ? options->context
@@ -319,9 +313,8 @@ int command_forward(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON, with the values of scalars"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.weights || !options.tokens || !options.want || !options.out)
         return arguments_wrong(command, NULL,

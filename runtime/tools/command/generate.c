@@ -110,12 +110,11 @@ static bool sample_next(Generation *generation, const TokenList *text, bool firs
 /* The tokens that the model can write: those of the data, without a mask token. */
 static long data_vocabulary(MoecCompiler *compiler) {
     const GraphShape shape = {.graph = MOEC_FORWARD, .batch = 1};
-    Model *model = model_describe(compiler, &shape);
+    AUTO(Model) *model = model_describe(compiler, &shape);
     const MoecGraphEntry *graph = model ? &model->table->graphs[0] : NULL;
     long vocabulary = 0;
     for (int i = 0; graph && i < graph->input_count; i++)
         if (graph->inputs[i].input == MOEC_INPUT_TOKEN) vocabulary = graph->inputs[i].vocabulary;
-    model_close(model);
     return vocabulary;
 }
 
@@ -264,13 +263,12 @@ static bool refine_completion(Generation *generation, const TokenList *prompt, T
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
                          SpeechEnd end) {
-    json_t *object = json_make("{s:o, s:I, s:o, s:I, s:s}", "prompt",
-                               text_json(prompt->text, strlen(prompt->text)), "sample",
-                               (json_int_t)sample, "text", text_json(out->bytes, out->length),
-                               "tokens", (json_int_t)made, "end", end ? "stop" : "length");
+    json_auto_t *object = json_make("{s:o, s:I, s:o, s:I, s:s}", "prompt",
+                                    text_json(prompt->text, strlen(prompt->text)), "sample",
+                                    (json_int_t)sample, "text", text_json(out->bytes, out->length),
+                                    "tokens", (json_int_t)made, "end", end ? "stop" : "length");
     json_dumpf(object, stdout, JSON_COMPACT);
     puts("");
-    json_decref(object);
 }
 
 /* Clears the caches. */
@@ -282,8 +280,8 @@ static bool forget_text(const Generation *generation) {
 
 static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
     const GenerateOptions *options = generation->options;
-    TokenList text = {0};
-    AUTO_TEXT Text out = {0};
+    AUTO(TokenList) text = {0};
+    AUTO(Text) out = {0};
     long made = 0;
     SpeechEnd end = SPEECH_CONTINUES;
     bool good = forget_text(generation) && speech_begin(generation->speech, &prompt->tokens);
@@ -298,7 +296,6 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     if (good && options->json) print_object(prompt, sample, &out, made, end);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
-    tokens_free(&text);
     return good;
 }
 
@@ -344,7 +341,7 @@ static bool write_chats(Generation *generation) {
                              "%s holds no chat template", file->path);
     for (int i = 0; template && good && i < generation->prompts.count; i++) {
         Prompt *prompt = &generation->prompts.items[i];
-        AUTO_TEXT Text text = {0};
+        AUTO(Text) text = {0};
         Problem problem = {0};
         json_auto_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
                                           text_json(prompt->text, strlen(prompt->text)));
@@ -532,8 +529,7 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_GROUP, "device", NULL, NULL, NULL},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    const int code = arguments_read(command, table, argc, argv, &options.operand);
+    const int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     return code < 0 ? generate_checked(command, &options) : code;
 }

@@ -12,7 +12,7 @@
 
 static bool write_initial_weights(const Model *model, const char *bundle, long seed,
                                   const char *path) {
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     int count;
     TensorEntry *entries = model_entries(model, false, notes, &count);
     char *digits = memory_format("%ld", seed);
@@ -22,7 +22,6 @@ static bool write_initial_weights(const Model *model, const char *bundle, long s
     bool written = safetensors_write(path, entries, count, notes);
     free(digits);
     entries_free(entries, count);
-    json_decref(notes);
     return written;
 }
 
@@ -37,16 +36,15 @@ int command_init(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     if (!out) return arguments_wrong(command, NULL, "moec init requires --out");
     if ((code = json_result_check(command, json, out)) >= 0) return code;
     if (!spec_may_write(out, force)) return EXIT_INPUT;
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
     const GraphShape shape = {.graph = MOEC_FORWARD};
-    Model *model = compiler ? model_describe(compiler, &shape) : NULL;
+    AUTO(Model) *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model != NULL;
     if (good) {
         model_initialise(model, (uint64_t)seed);
@@ -59,6 +57,5 @@ int command_init(const Command *command, int argc, char **argv) {
                             json_make("{s:s, s:I, s:i, s:I}", "model", moec_model(compiler),
                                       "parameters", (json_int_t)model_elements(model), "tensors",
                                       model->parameter_count, "seed", (json_int_t)seed));
-    model_close(model);
     return good ? 0 : EXIT_INPUT;
 }

@@ -59,15 +59,13 @@ int command_log(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_FLAG, "--csv", NULL, &csv, "CSV with a header, one line per step (the default)"},
         {OPTION_FLAG, "--json", NULL, &json, "JSON object per line"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &folder);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &folder);
     if (code >= 0) return code;
     if (csv && json)
         return arguments_wrong(command, "omit one of them", "--csv and --json exclude each other");
-    History history;
+    AUTO(History) history;
     if (!history_open(&history, folder, true)) return EXIT_INPUT;
     (json ? write_json : write_csv)(&history);
-    history_free(&history);
     return 0;
 }

@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 int command_version(const Command *command, int argc, char **argv) {
-    const Option table[] = {{.kind = OPTION_END}};
-    int code = arguments_read(command, table, argc, argv, NULL);
+    int code = arguments_read(command, NULL, 0, argc, argv, NULL);
     if (code < 0) printf("moec %s (%s)\n", MOEC_VERSION, build_commit);
     return code < 0 ? 0 : code;
 }

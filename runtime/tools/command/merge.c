@@ -83,14 +83,12 @@ static bool take_result(Merging *merging, Call *call, int slot) {
 static bool merge_weights(Merging *merging) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     moec_observe_applied(merging->tuned);
-    Model *tuned = model_open(device_cpu(), merging->tuned, &shape, 1, true);
+    AUTO(Model) *tuned = model_open(device_cpu(), merging->tuned, &shape, 1, true);
     bool good = tuned && read_weights(merging->file, tuned) && model_put(tuned);
-    Call *call = good ? call_open(tuned, &tuned->table->graphs[0], NULL) : NULL;
+    AUTO(Call) *call = good ? call_open(tuned, &tuned->table->graphs[0], NULL) : NULL;
     good = call && call_run(call, 0, false);
     for (int i = 0; good && i < call->graph->output_count; i++)
         good = take_result(merging, call, i);
-    call_close(call);
-    model_close(tuned);
     return good;
 }
 
@@ -123,9 +121,8 @@ int command_merge(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_TEXT, "--out", "RUN", &merging.out, "run directory to create"},
         {OPTION_FLAG, "--json", NULL, &merging.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &merging.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &merging.run);
     if (code >= 0) return code;
     if (!merging.out) return arguments_wrong(command, NULL, "moec merge requires --out");
     AUTO_FREE char *path = path_join(merging.out, "last.safetensors");

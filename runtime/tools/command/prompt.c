@@ -73,7 +73,7 @@ static bool encode(Prompt *prompt, Writing writing, Encoder *encoder, const Toke
 }
 
 bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *tokenizer) {
-    Encoder *encoder = tokenizer ? encoder_new(tokenizer) : NULL;
+    AUTO(Encoder) *encoder = tokenizer ? encoder_new(tokenizer) : NULL;
     bool good = true;
     for (int i = 0; i < prompts->count && good; i++) {
         Prompt *prompt = &prompts->items[i];
@@ -82,7 +82,6 @@ bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *token
                 error_message("a prompt has at least one token", "the prompt '%.*s' has no tokens",
                               utf8_cut(prompt->text, 20), prompt->text));
     }
-    encoder_free(encoder);
     return good;
 }
 

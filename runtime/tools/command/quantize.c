@@ -146,24 +146,19 @@ static bool open_floats(Quantization *work) {
 static bool calibrate_matrices(Quantization *work) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     const char *const sets[] = {"inference.weight_dtype=f32", "inference.head_dtype=same"};
-    Tokenizer *tokenizer = NULL;
-    MoecCompiler *compiler = checkpoint_spec(work->file, sets, work->head ? 2 : 1);
+    AUTO(Tokenizer) *tokenizer = NULL;
+    AUTO(MoecCompiler) *compiler = checkpoint_spec(work->file, sets, work->head ? 2 : 1);
     bool good = compiler && checkpoint_tokenizer(work->file, &tokenizer);
     if (good) moec_observe_hessians(compiler);
-    Model *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
+    AUTO(Model) *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
     good = floats && model_read(floats, work->file, false);
-    Call *call = good ? call_open(floats, &floats->table->graphs[0], NULL) : NULL;
+    AUTO(Call) *call = good ? call_open(floats, &floats->table->graphs[0], NULL) : NULL;
     const Calibration calibration = {.model = work->model,
                                      .program = work->program,
                                      .inputs = call,
                                      .data = work->data,
                                      .tokenizer = tokenizer};
-    good = call && calibrate_int4(&calibration, &work->calibrated);
-    call_close(call);
-    model_close(floats);
-    moec_close(compiler);
-    tokenizer_close(tokenizer);
-    return good;
+    return call && calibrate_int4(&calibration, &work->calibrated);
 }
 
 /* A tensor of bf16 from the copies of the model: a new array. */
@@ -196,7 +191,7 @@ static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *n
 }
 
 static bool write_quantized(Quantization *work, const char *path) {
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     int count;
     TensorEntry *entries = model_entries(work->model, false, notes, &count);
     if (!entries) return false;
@@ -217,7 +212,6 @@ static bool write_quantized(Quantization *work, const char *path) {
     for (int i = 0; i < count; i++) free(made[i]);
     entries_free(entries, count);
     json_decref(companions.files);
-    json_decref(notes);
     return written;
 }
 
@@ -244,9 +238,8 @@ int command_quantize(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--data", "DATA", &work.data,
          "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
         {OPTION_FLAG, "--json", NULL, &work.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &work.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &work.run);
     if (code >= 0) return code;
     if (!work.type || !work.out)
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");

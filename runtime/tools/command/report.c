@@ -44,7 +44,7 @@ static void print_report_path(const Gathering *gathering, int base, const char *
 
 static bool report(const TextList *folders, const ReportOptions *options) {
     const char *base = options->base, *out = options->out;
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     AUTO_FREE char *path =
         out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
     bool good = gather(&gathering, folders->items, folders->count);
@@ -57,7 +57,6 @@ static bool report(const TextList *folders, const ReportOptions *options) {
         if (good && options->json) print_report_path(&gathering, number, path);
         if (good && options->opens) good = open_page(path);
     }
-    gathering_free(&gathering);
     return good;
 }
 
@@ -72,9 +71,8 @@ int command_report(const Command *command, int argc, char **argv) {
          "model to compare with (default: the first one)"},
         {OPTION_FLAG, "--open", NULL, &options.opens, "the report in a browser"},
         {OPTION_FLAG, "--json", NULL, &options.json, "path, size and number of runs as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &folders);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &folders);
     if (code >= 0) return code;
     if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
     if (options.out && !spec_may_write(options.out, options.force)) return EXIT_INPUT;

@@ -119,13 +119,13 @@ static bool write_samples(const DrawnSamples *samples, const SampleOptions *opti
 }
 
 static bool draw_samples(const SampleOptions *options) {
-    Safetensors *file = checkpoint_open(options->operand);
+    AUTO(Safetensors) *file = checkpoint_open(options->operand);
     MoecCompiler *compiler =
         file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
     const long batch = options->count < REFINED_AT_ONCE ? options->count : REFINED_AT_ONCE;
-    Model *model = compiler && spec_refines(compiler)
-                       ? refining_model(options->on, compiler, file, batch, 0)
-                       : NULL;
+    AUTO(Model) *model = compiler && spec_refines(compiler)
+                             ? refining_model(options->on, compiler, file, batch, 0)
+                             : NULL;
     moec_close(compiler);
     DrawnSamples samples = {.call =
                                 model ? call_open(model, &model->table->graphs[0], NULL) : NULL};
@@ -136,8 +136,6 @@ static bool draw_samples(const SampleOptions *options) {
     good = good && write_samples(&samples, options);
     for (int i = 0; i < samples.count; i++) free((void *)(uintptr_t)samples.tensors[i].data);
     call_close(samples.call);
-    model_close(model);
-    safetensors_close(file);
     return good;
 }
 
@@ -154,9 +152,8 @@ int command_sample(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out || options.count < 1 || options.steps < 1)
         return arguments_wrong(

@@ -159,10 +159,9 @@ static bool serve(const ServeOptions *options) {
     bool good = serving.file && open_served_tokenizer(&serving) && open_template(&serving) &&
                 open_model(&serving) && check_served_vocabulary(&serving);
     if (good) {
-        char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name,
-                                   service->context, service->rows);
+        AUTO_FREE char *line = memory_format("  %s, context length %ld, %ld concurrent sequences",
+                                             name, service->context, service->rows);
         good = http_serve(service, serving.model, options->port, line);
-        free(line);
     }
     draft_close(&serving.draft);
     model_close(serving.model);
@@ -240,9 +239,8 @@ int command_serve(const Command *command, int argc, char **argv) {
         DRAFT_TOKENS_OPTION(&options.proposals),
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code < 0) code = check_service(command, &options);
     if (code >= 0) return code;
     return serve(&options) ? 0 : EXIT_INPUT;

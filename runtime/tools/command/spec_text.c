@@ -13,7 +13,7 @@
 
 /* Lists the layouts of a file that has layouts only. */
 static bool check_layouts(const char *file, bool json) {
-    AUTO_CLOSE MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
+    AUTO(MoecCompiler) *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
     bool good = json ? !moec_failed(layouts) : reports_good(layouts);
     int count;
     const char *const *names = moec_layouts(layouts, &count);
@@ -27,8 +27,7 @@ static bool check_layouts(const char *file, bool json) {
 }
 
 static bool check_experiment(const char *file, const char *name, bool json) {
-    AUTO_CLOSE MoecCompiler *compiler =
-        moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
+    AUTO(MoecCompiler) *compiler = moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
     bool good = moec_check_experiment(compiler);
     if (!good && json)
         puts(moec_reports_json(compiler));
@@ -109,11 +108,10 @@ int command_check(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--mesh", "AXES", &mesh,
          "whether the model can be trained on this mesh of processes, data=4,expert=2"},
         {OPTION_FLAG, "--json", NULL, &json, "costs, or errors, as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     bool good;
     if (moec_only_layouts(compiler)) {
@@ -144,14 +142,13 @@ int command_transfer(const Command *command, int argc, char **argv) {
     const Option table[] = {
         SET_OPTION(&sets),
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     MoecTransferForm form = json                   ? MOEC_TRANSFER_JSON
                             : message_is_verbose() ? MOEC_TRANSFER_FORMULAS
                                                    : MOEC_TRANSFER_FACTORS;
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
     const char *text = compiler ? moec_transfer(compiler, form) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good)
@@ -165,7 +162,7 @@ int command_transfer(const Command *command, int argc, char **argv) {
 static bool format_file(const char *path, bool check) {
     Mapping now;
     if (!file_map(path, "check the path", &now)) return false;
-    AUTO_CLOSE MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, getenv("MOEC_PATH"));
+    AUTO(MoecCompiler) *compiler = moec_open(path, NULL, NULL, 0, getenv("MOEC_PATH"));
     const char *text = moec_format(compiler);
     bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
     file_unmap(&now);
@@ -189,9 +186,8 @@ int command_fmt(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_FLAG, "--check", NULL, &check,
          "check only: exit code 1 if a file is not in the canonical format"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &paths);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &paths);
     if (code >= 0) return code;
     for (int i = 0; i < paths.count; i++) good &= format_file(paths.items[i], check);
     return good ? 0 : EXIT_INPUT;
@@ -232,9 +228,8 @@ int command_dump(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--mesh", "AXES", &mesh,
          "program of a process of this mesh, data=2,expert=2"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
@@ -247,7 +242,7 @@ int command_dump(const Command *command, int argc, char **argv) {
         list_passes();
         return code;
     }
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
     if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
     bool good = compiler && (!mesh || moec_set_mesh(compiler, mesh, 0));
     if (good && mesh) moec_divide(compiler, 0);

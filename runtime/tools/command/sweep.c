@@ -25,7 +25,7 @@ static bool write_result_file(const char *folder, const char *name, char *text, 
 /* Prints the comparison as moec compare does, or adds it to the result, and writes DIR/table.json
  * and DIR/table.csv; false after a message. */
 static bool table_write(const Plan *plan) {
-    Gathering gathering;
+    AUTO(Gathering) gathering;
     bool good = gather(&gathering, &plan->out, 1);
     if (good) {
         json_auto_t *all = comparison_json(&gathering, -1, false),
@@ -38,7 +38,6 @@ static bool table_write(const Plan *plan) {
                               json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
         good = write_result_file(plan->out, "table.csv", comparison_csv(lasting), true) && good;
     }
-    gathering_free(&gathering);
     return good;
 }
 
@@ -106,11 +105,11 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
 }
 
 /* -1 to continue, otherwise the exit code after a message. */
-static int read_arguments(const Command *command, const Option *table, int argc, char **argv,
-                          const char **operand) {
+static int read_arguments(const Command *command, const Option *options, int count, int argc,
+                          char **argv, const char **operand) {
     const ProcessGroup launch = launch_read();
     mesh_hold_messages(&launch);
-    const int code = arguments_read(command, table, argc, argv, operand);
+    const int code = arguments_read(command, options, count, argc, argv, operand);
     if (code >= 0 || launch.size == 1) return code;
     error_message("omit the launcher; --slurm '--ntasks=N' starts runs of N processes",
                   "moec sweep runs in one process, but %s started %d", launch.command, launch.size);
@@ -145,9 +144,8 @@ int command_sweep(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
          "logs for TensorBoard in the directory of each run"},
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = read_arguments(command, table, argc, argv, &operand);
+    int code = read_arguments(command, OPTIONS(table), argc, argv, &operand);
     if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
     plan.devices = devices_of(device, &plan.device_count);
@@ -156,7 +154,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "for example --device cpu, or --device cuda:0,cuda:1",
                                "--device expects a device, got an empty list");
     char *file;
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
+    AUTO(MoecCompiler) *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;
     plan.file = file;
     plan.sets = sets.items;

@@ -114,9 +114,8 @@ int command_tokenize(const Command *command, int argc, char **argv) {
          "number of threads (default: all processors)"},
         {OPTION_COUNT, "--chunk-size", "BYTES", &options.part,
          "text per thread and chunk in bytes (default 1 MiB)"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &options.texts);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &options.texts);
     if (code >= 0) return code;
     if (!options.tokenizer || !options.out)
         return arguments_wrong(command, NULL, "moec tokenize requires --tokenizer and --out");
@@ -141,13 +140,13 @@ int command_tokenize(const Command *command, int argc, char **argv) {
 
 static bool train_tokenizer(const TextList *texts, BpeTraining *training, const char *out,
                             bool json) {
-    Paths paths = {0};
+    AUTO(Paths) paths = {0};
     long tokens = 0;
     bool good = collect_paths(texts, &paths);
     training->paths = (const char *const *)paths.items;
     training->path_count = paths.count;
     interrupt_watch();
-    char *text = good ? bpe_train(training, &tokens) : NULL;
+    AUTO_FREE char *text = good ? bpe_train(training, &tokens) : NULL;
     good = text && file_write(out, text, strlen(text));
     FILE *file = file_is_standard(out) ? stderr : stdout;
     if (good && json)
@@ -158,8 +157,6 @@ static bool train_tokenizer(const TextList *texts, BpeTraining *training, const 
     if (good && tokens < training->vocabulary)
         note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld",
                      tokens, training->vocabulary);
-    free(text);
-    paths_free(&paths);
     return good;
 }
 
@@ -178,9 +175,8 @@ int command_tokenizer(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--min-frequency", "N", &training.least,
          "minimum frequency of a merged pair (default 0)"},
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read_all(command, table, argc, argv, &texts);
+    int code = arguments_read_all(command, OPTIONS(table), argc, argv, &texts);
     if (code >= 0) return code;
     if (strcmp(texts.items[0], "train") != 0 || texts.count < 2)
         return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");

@@ -37,12 +37,10 @@ typedef struct Chats {
 static bool render_first(const Chats *chats, const json_t *messages, size_t count, bool prompt,
                          Text *out) {
     Problem problem = {0};
-    json_t *first = json_array();
+    json_auto_t *first = json_array();
     for (size_t i = 0; i < count; i++) json_array_append(first, json_array_get(messages, i));
-    const bool good = template_render(chats->template, first, NULL, prompt, out, &problem) ||
-                      error_message("check the conversation and the template", "%s", problem.text);
-    json_decref(first);
-    return good;
+    return template_render(chats->template, first, NULL, prompt, out, &problem) ||
+           error_message("check the conversation and the template", "%s", problem.text);
 }
 
 static bool text_starts_with(const Text *text, const Text *start) {
@@ -77,7 +75,7 @@ static bool report_template(const char *where) {
 static bool encode_chat(Chats *chats, const json_t *messages, const char *where, TokenList *tokens,
                         TokenList *weights) {
     const size_t count = json_array_size(messages);
-    Text done = {0}, prompt = {0}, answer = {0};
+    AUTO(Text) done = {0}, prompt = {0}, answer = {0};
     bool good = true;
     for (size_t i = 0; i < count && good; i++) {
         const char *role = json_field_text(json_array_get(messages, i), "role");
@@ -92,9 +90,6 @@ static bool encode_chat(Chats *chats, const json_t *messages, const char *where,
         done.length = 0;
         text_append(&done, answer.bytes, answer.length);
     }
-    text_free(&done);
-    text_free(&prompt);
-    text_free(&answer);
     return good;
 }
 
@@ -124,14 +119,12 @@ static void add_chat_example(Chats *chats, const TokenList *tokens, const TokenL
 static bool add_chat(void *context, json_t *line, const char *where) {
     Chats *chats = context;
     const json_t *messages = json_object_get(line, "messages");
-    TokenList tokens = {0}, weights = {0};
+    AUTO(TokenList) tokens = {0}, weights = {0};
     if (!json_array_size(messages))
         return error_message("{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, ...]}",
                              "%s: the line has no list of messages", where);
     const bool good = encode_chat(chats, messages, where, &tokens, &weights);
     if (good) add_chat_example(chats, &tokens, &weights);
-    tokens_free(&tokens);
-    tokens_free(&weights);
     return good;
 }
 

@@ -136,7 +136,7 @@ static void report_written(const TrainRun *run) {
 static void print_train_json(const TrainRun *run, const char *status) {
     const char *out = run->options.out,
                *bits = run->bytes ? "val_bits_per_byte" : "val_bits_per_token";
-    History history = {0};
+    AUTO(History) history = {0};
     bool logged = history_open(&history, out, false) && history.rows;
     json_t *result =
         json_make("{s:s, s:s, s:I, s:I}", "model", run->model->table->model, "status", status,
@@ -150,7 +150,6 @@ static void print_train_json(const TrainRun *run, const char *status) {
                         json_real(logged ? history_total(&history, "seconds") : 0));
     json_object_set_new(result, "peak_memory_bytes", json_integer((json_int_t)memory_peak()));
     json_result_written(out, result);
-    history_free(&history);
 }
 
 /* Prints the result of a run and returns the exit code. */
@@ -209,13 +208,12 @@ static int open_and_train(const char *operand, const char *device_name, const Te
                           RunOptions *options, bool json) {
     const ProcessGroup *launch = options->launch;
     progress_phase("compilation");
-    Device *device = launch->size > 1 && strcmp(device_name, "cuda") == 0
-                         ? cuda_open_local(launch->local_rank, launch->local_size)
-                         : device_open(device_name);
+    AUTO(Device) *device = launch->size > 1 && strcmp(device_name, "cuda") == 0
+                               ? cuda_open_local(launch->local_rank, launch->local_size)
+                               : device_open(device_name);
     MoecCompiler *compiler = device ? spec_open(operand, sets) : NULL;
     int code = train(device, compiler, options, json);
     progress_phase(NULL);
-    device_close(device);
     return code;
 }
 
@@ -285,9 +283,8 @@ int command_train(const Command *command, int argc, char **argv) {
          "compilation without the cache of compiled programs"},
         TIME_OPTION(&times),
         SET_OPTION(&sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     code = checked_flags(command, &options);
     if (code >= 0) return code;

@@ -26,6 +26,7 @@ Config *config_open(const char *path);
 /* The values of an object that was read from `path`. */
 Config *config_of(const char *path, json_t *object);
 void config_close(Config *config);
+AUTO_POINTER(Config, config_close)
 /* The text of a value, or NULL. */
 const char *config_text(const Config *config, const char *key);
 /* A configuration to write. type: of the tensors, "float32". before: text of the original
@@ -67,6 +68,7 @@ size_t entry_elements(const TensorEntry *entry);
 /* A conversion with `count` undefined targets; free it with conversion_free. */
 Conversion *conversion_new(int count, bool inward);
 void conversion_free(Conversion *conversion);
+AUTO_POINTER(Conversion, conversion_free)
 /* Defines a target by name and shape; its type follows from its origins. */
 void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape);

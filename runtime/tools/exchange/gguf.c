@@ -139,8 +139,7 @@ static bool is_int4(const Conversion *conversion, int index) {
     if (!exact) return false;
     AUTO_FREE float *values = memory_new(elements * sizeof *values);
     conversion_fill(conversion, index, values);
-    exact = blocks_are_q4_0(values, elements);
-    return exact;
+    return blocks_are_q4_0(values, elements);
 }
 
 /* wanted: NULL for the types of the run. */

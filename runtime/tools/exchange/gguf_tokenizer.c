@@ -145,21 +145,17 @@ static bool merges_follow(const json_t *object, const float *scores) {
     size_t i, at = 0;
     bool same = true;
     json_array_foreach(again, i, merge) {
-        char *text = merge_text(merge), *joined = merged_text(merge);
+        AUTO_FREE char *text = merge_text(merge), *joined = merged_text(merge);
         json_object_set_new(known, text, json_text(joined));
-        free(text);
-        free(joined);
     }
     json_array_foreach(json_object_get(model, "merges"), i, merge) {
         char *joined = merged_text(merge);
         const bool counts = json_object_get(made, joined);
         free(joined);
         if (!counts) continue;
-        char *text = merge_text(merge), *other = merge_text(json_array_get(again, at++));
+        AUTO_FREE char *text = merge_text(merge), *other = merge_text(json_array_get(again, at++));
         const char *one = json_field_text(known, text), *two = json_field_text(known, other);
         same = same && one && two && strcmp(one, two) == 0;
-        free(text);
-        free(other);
     }
     same = same && at == json_array_size(again);
     json_decref(known);
@@ -288,8 +284,8 @@ static void add_end(Gguf *gguf, const TokenList *tokens, const char *id, const c
 void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
                    const char *tokenizer_config, const char *jinja) {
     json_error_t error;
-    json_t *ids = config ? json_loads(config, 0, &error) : NULL;
-    json_t *object = tokenizer_config ? json_loads(tokenizer_config, 0, &error) : NULL;
+    json_auto_t *ids = config ? json_loads(config, 0, &error) : NULL;
+    json_auto_t *object = tokenizer_config ? json_loads(tokenizer_config, 0, &error) : NULL;
     const char *chat = jinja ? jinja : json_field_text(object, "chat_template");
     const TokenList *before = tokenizer_before(tokenizer), *after = tokenizer_after(tokenizer);
     add_end(gguf, before, "tokenizer.ggml.bos_token_id", "tokenizer.ggml.add_bos_token");
@@ -299,6 +295,4 @@ void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
     if (after->count != 1) add_special_id(gguf, ids, "eos_token_id", "tokenizer.ggml.eos_token_id");
     add_special_id(gguf, ids, "pad_token_id", "tokenizer.ggml.padding_token_id");
     if (chat) gguf_text(gguf, "tokenizer.chat_template", chat);
-    json_decref(object);
-    json_decref(ids);
 }

@@ -301,8 +301,8 @@ static int compared_with(const Gathering *gathering, int number, int base, const
 static int add_differences(json_t *rows, const Gathering *gathering, const int *order,
                            const char *metric) {
     int count = gathering->count, compared = 0;
-    Judgement *judgements = memory_new((size_t)(count + 1) * sizeof *judgements);
-    json_t **judged = memory_new((size_t)(count + 1) * sizeof *judged);
+    AUTO_FREE Judgement *judgements = memory_new((size_t)(count + 1) * sizeof *judgements);
+    AUTO_FREE json_t **judged = memory_new((size_t)(count + 1) * sizeof *judged);
     for (int i = 0; i < count; i++) {
         int other = compared_with(gathering, order[i], order[0], metric);
         if (other < 0) continue;
@@ -318,8 +318,6 @@ static int add_differences(json_t *rows, const Gathering *gathering, const int *
         json_object_set_new(
             judged[i], "difference",
             difference_json(&gathering->rules, &judgements[i], gathering->higher, comparisons));
-    free(judged);
-    free(judgements);
     return comparisons;
 }
 

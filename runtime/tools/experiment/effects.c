@@ -212,19 +212,16 @@ static char *effect_name(const json_t *design, unsigned set, int factors) {
 static json_t *variances_json(const LossGrid *grid, const json_t *design,
                               PValueCorrection correction) {
     int most = 1 << grid->factors;
-    VarianceRow *rows = memory_new((size_t)most * sizeof *rows);
-    double *adjusted = memory_new((size_t)most * sizeof *adjusted);
+    AUTO_FREE VarianceRow *rows = memory_new((size_t)most * sizeof *rows);
+    AUTO_FREE double *adjusted = memory_new((size_t)most * sizeof *adjusted);
     json_t *list = json_array();
     int count = variance_rows(grid, rows, correction, adjusted);
     for (int i = 0; i < count; i++) {
-        char *name = effect_name(design, rows[i].set, grid->factors);
+        AUTO_FREE char *name = effect_name(design, rows[i].set, grid->factors);
         json_array_append_new(list, json_make("{s:s, s:f, s:f, s:f, s:f}", "effect", name,
                                               "freedom", rows[i].freedom, "f", rows[i].ratio,
                                               "chance", rows[i].chance, "adjusted", adjusted[i]));
-        free(name);
     }
-    free(rows);
-    free(adjusted);
     return list;
 }
 

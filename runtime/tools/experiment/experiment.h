@@ -2,6 +2,7 @@
 #ifndef EXPERIMENT_H
 #define EXPERIMENT_H
 
+#include "base/memory.h"
 #include "moec.h"
 
 #include <jansson.h>
@@ -31,6 +32,7 @@ char *run_spec(const char *folder);
  * nothing to free, when there is no such file. */
 bool history_open(History *history, const char *folder, bool whole);
 void history_free(History *history);
+AUTO_OBJECT(History, history_free)
 /* The number of a column by its current or former name, or -1. */
 int history_column(const History *history, const char *name);
 /* The last number of a column; NaN when there is none. */
@@ -178,6 +180,7 @@ typedef struct Gathering {
 /* Each folder is that of a run, of a sweep, or holds such folders. False after a message. */
 bool gather(Gathering *gathering, const char *const *folders, int count);
 void gathering_free(Gathering *gathering);
+AUTO_OBJECT(Gathering, gathering_free)
 /* Index of a group; -1 after a message that lists the existing ones. */
 int gathering_find(const Gathering *gathering, const char *name);
 

@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "moec.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,7 +241,7 @@ static bool visit_any(void *data, const char *folder) {
 
 static void describe_group(Group *group) {
     if (!group->spec) return;
-    MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
+    AUTO(MoecCompiler) *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
     const char *cost = moec_cost_json(compiler),
                *options = cost ? moec_options_json(compiler) : NULL;
     if (options) {
@@ -251,7 +251,6 @@ static void describe_group(Group *group) {
         note_message("%s: this version cannot read the spec of the run; its cost is omitted",
                      group->name);
     }
-    moec_close(compiler);
 }
 
 static long runs_of(const Gathering *gathering) {

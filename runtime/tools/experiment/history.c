@@ -76,14 +76,12 @@ static void add_log_value(History *history, const char *name, const json_t *valu
     const char *key;
     json_t *one;
     json_object_foreach((json_t *)(uintptr_t)value, key, one) {
-        char *part = memory_format("%s.%s", name, key);
+        AUTO_FREE char *part = memory_format("%s.%s", name, key);
         add_log_value(history, part, one);
-        free(part);
     }
     for (size_t i = 0; i < count; i++) {
-        char *part = memory_format("%s.%zu", name, i);
+        AUTO_FREE char *part = memory_format("%s.%zu", name, i);
         add_log_value(history, part, json_array_get(value, i));
-        free(part);
     }
     if (parts) return;
     int column = column_for(history, name);
@@ -112,11 +110,9 @@ char *run_spec(const char *folder) {
     AUTO_FREE char *path = path_join(folder, "run.json");
     json_auto_t *account = file_json(path);
     const char *text = json_field_text(account, "spec");
-    Safetensors *file = !text && checkpoint_within(folder) ? checkpoint_open(folder) : NULL;
+    AUTO(Safetensors) *file = !text && checkpoint_within(folder) ? checkpoint_open(folder) : NULL;
     if (file) text = safetensors_note(file, "spec");
-    char *spec = text ? memory_format("%s", text) : NULL;
-    safetensors_close(file);
-    return spec;
+    return text ? memory_format("%s", text) : NULL;
 }
 
 /* Numbers under a former name of a probe join those under its current name. */
@@ -150,7 +146,7 @@ static char *rename_one(MoecCompiler *spec, char **name) {
 static void rename_columns(History *history, const char *folder) {
     AUTO_FREE char *text = run_spec(folder);
     if (!text) return;
-    MoecCompiler *spec = moec_open_names(text);
+    AUTO(MoecCompiler) *spec = moec_open_names(text);
     for (int i = 1; i < history->columns; i++) {
         history->former[i] = rename_one(spec, &history->names[i]);
         const char *name = history->names[i];
@@ -162,7 +158,6 @@ static void rename_columns(History *history, const char *folder) {
         }
     }
     if (history->diverged) free(rename_one(spec, &history->diverged));
-    moec_close(spec);
 }
 
 bool history_open(History *history, const char *folder, bool whole) {

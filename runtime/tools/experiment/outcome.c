@@ -30,8 +30,8 @@ static char *outcome_path(const Plan *plan, const MoecVariant *variant, long see
 
 bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                    RunResult *result) {
-    char *path = outcome_path(plan, variant, seed, step);
-    json_t *object = file_json(path);
+    AUTO_FREE char *path = outcome_path(plan, variant, seed, step);
+    json_auto_t *object = file_json(path);
     json_t *loss = json_object_get(object, "loss");
     const char *metric = json_field_text(object, "metric");
     *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged")),
@@ -39,25 +39,18 @@ bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long
     result->step = (long)json_integer_value(json_object_get(object, "step"));
     result->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     snprintf(result->metric, sizeof result->metric, "%s", metric ? metric : "");
-    bool found = metric != NULL;
-    json_decref(object);
-    free(path);
-    return found;
+    return metric != NULL;
 }
 
 bool run_keep_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                  const RunResult *result) {
-    json_t *object =
+    json_auto_t *object =
         json_make("{s:b, s:I, s:s, s:f}", "diverged", result->diverged, "step",
                   (json_int_t)result->step, "metric", result->metric, "loss", result->loss);
     if (result->stopped) json_object_set_new(object, "stopped", json_true());
-    char *path = outcome_path(plan, variant, seed, step),
-         *text = json_write(object, JSON_INDENT(2));
-    bool good = file_write(path, text, strlen(text));
-    free(text);
-    free(path);
-    json_decref(object);
-    return good;
+    AUTO_FREE char *path = outcome_path(plan, variant, seed, step),
+                   *text = json_write(object, JSON_INDENT(2));
+    return file_write(path, text, strlen(text));
 }
 
 bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result) {

@@ -196,7 +196,7 @@ static void start_workers(Sweep *sweep) {
 /* The last step and loss of a run's log. */
 static bool last_logged_step(const char *folder, long *step, double *loss) {
     char *path = path_join(folder, "log.jsonl"), text[4096];
-    FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
+    AUTO(FILE) *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = false;
     free(path);
     if (!file) return false;
@@ -210,7 +210,6 @@ static bool last_logged_step(const char *folder, long *step, double *loss) {
         }
         json_decref(line);
     }
-    fclose(file);
     return found;
 }
 

@@ -269,13 +269,11 @@ LossInterval scaling_interval(double *values, int count) {
 
 LossInterval scaling_forecast(const ScalingFit *fits, int count, double noise,
                               const ScalingPoint *target) {
-    double *values = memory_new((size_t)(count + 1) * sizeof *values);
+    AUTO_FREE double *values = memory_new((size_t)(count + 1) * sizeof *values);
     for (int i = 0; i < count; i++)
         values[i] = scaling_loss(&fits[i], target->parameters, target->tokens) *
                     (1 + noise / sqrt(fmax(1, target->seeds)) * random_normal(2, (uint64_t)i));
-    LossInterval interval = scaling_interval(values, count);
-    free(values);
-    return interval;
+    return scaling_interval(values, count);
 }
 
 double scaling_crossing(const ScalingFit *one, const ScalingFit *other, double ratio, double least,

@@ -123,7 +123,7 @@ static bool submit_batch(const Plan *plan, const RunOrder *orders, int count, co
                          char job[MAX_REPLY]) {
     char *path = path_join(plan->out, "sweep.sbatch"), *text = slurm_text(plan, orders, count);
     bool good = file_write(path, text, strlen(text));
-    char *command = submit_command(path);
+    AUTO_FREE char *command = submit_command(path);
     free(text);
     if (good && (!ask(command, job) || !is_job(job)))
         good = error_message(
@@ -131,7 +131,6 @@ static bool submit_batch(const Plan *plan, const RunOrder *orders, int count, co
             "%s could not be submitted", path);
     if (good) progress_line("%s is submitted as job %s: %d runs", path, job, count);
     good = good && file_write(kept, job, strlen(job));
-    free(command);
     free(path);
     return good;
 }

@@ -72,11 +72,10 @@ static double plan_flops(const Plan *plan) {
 static bool measure_ceiling(const Plan *plan, bool rounded, double *sum) {
     *sum = 0;
     for (int i = 0; i < plan->device_count; i++) {
-        Device *device = device_open(plan->devices[i]);
+        AUTO(Device) *device = device_open(plan->devices[i]);
         if (!device) return false;
         *sum += device->apart ? device_ceiling_products(device, rounded)
                               : ceiling_products_quick(rounded);
-        device_close(device);
     }
     return true;
 }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/text_list.h"
+#include "model/model.h"
 #include "tools/experiment/experiment.h"
 
 #include <errno.h>
@@ -50,14 +51,12 @@ static MoecCompiler *open_variant(const Plan *plan, const MoecVariant *variant) 
 /* Whether a run with that spec trains the variant and is measured by the same metric. */
 static bool trains_variant(const Plan *plan, const MoecVariant *variant, const char *spec,
                            const char *metric) {
-    MoecCompiler *then = moec_open_bundle(spec, strlen(spec), NULL, 0),
-                 *now = open_variant(plan, variant);
+    AUTO(MoecCompiler) *then = moec_open_bundle(spec, strlen(spec), NULL, 0),
+                       *now = open_variant(plan, variant);
     bool same = !moec_failed(then) && !moec_failed(now) && moec_same_training(then, now);
     const char *asked = plan->experiment->metric;
     if (same && (metric || asked))
         same = metric && asked && !strcmp(moec_log_name(then, metric), asked);
-    moec_close(then);
-    moec_close(now);
     return same;
 }
 

@@ -91,7 +91,7 @@ void documents_free(Documents *documents) {
 
 MoecCompiler *document_open(const Documents *documents, const Document *document,
                             const char *model) {
-    MoecDocument *list = memory_new((size_t)documents->count * sizeof *list);
+    AUTO_FREE MoecDocument *list = memory_new((size_t)documents->count * sizeof *list);
     int count = 0;
     list[count++] = (MoecDocument){document->path, document->text, document->length};
     for (int i = 0; i < documents->count; i++) {
@@ -99,9 +99,7 @@ MoecCompiler *document_open(const Documents *documents, const Document *document
         if (other != document)
             list[count++] = (MoecDocument){other->path, other->text, other->length};
     }
-    MoecCompiler *compiler = moec_open_document(list, count, model, getenv("MOEC_PATH"));
-    free(list);
-    return compiler;
+    return moec_open_document(list, count, model, getenv("MOEC_PATH"));
 }
 
 /* ---- positions ---- */

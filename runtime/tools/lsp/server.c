@@ -58,13 +58,11 @@ static char *standard_file(const MoecLocation *location) {
 static json_t *definition_answer(const PositionQuery *asked) {
     MoecLocation location;
     if (!moec_definition(asked->compiler, asked->offset, &location)) return json_null();
-    char *standard = location.standard ? standard_file(&location) : NULL;
+    AUTO_FREE char *standard = location.standard ? standard_file(&location) : NULL;
     if (location.standard && !standard) return json_null();
     AUTO_FREE char *uri = uri_of_path(standard ? standard : location.path);
-    json_t *found = json_make("{s:s, s:o}", "uri", uri, "range",
-                              text_range(location.text, location.start, location.end));
-    free(standard);
-    return found;
+    return json_make("{s:s, s:o}", "uri", uri, "range",
+                     text_range(location.text, location.start, location.end));
 }
 
 static json_t *completion_answer(const PositionQuery *asked) {
@@ -190,7 +188,7 @@ int server_run(Server *server) {
     bool over = false;
     while (!over && !server->broken) {
         bool broken;
-        json_t *message = wire_read(&server->wire, WAIT_FOR_MORE, &broken);
+        json_auto_t *message = wire_read(&server->wire, WAIT_FOR_MORE, &broken);
         if (!message && (broken || server->wire.ended)) break;
         if (!message) {
             judge_changed(server);
@@ -204,7 +202,6 @@ int server_run(Server *server) {
             answer_request(server, method, id, params);
         else if (method && !over)
             take_notification(server, method, params);
-        json_decref(message);
     }
     documents_free(&server->documents);
     wire_close(&server->wire);

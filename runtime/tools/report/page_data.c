@@ -4,6 +4,7 @@
 #include "abi/json_make.h"
 #include "base/build.h"
 #include "device/device.h"
+#include "model/model.h"
 #include "tools/experiment/experiment.h"
 #include "moec.h"
 
@@ -87,7 +88,7 @@ static json_t *thinned(const History *history, int column, bool steps) {
 
 /* Per-element values of a probe, of one run. NULL if there are none. */
 static json_t *values_json(const Run *run) {
-    History history;
+    AUTO(History) history;
     if (!history_open(&history, run->folder, true)) return NULL;
     json_t *all = json_object();
     for (int i = 1; i < history.columns; i++) {
@@ -103,7 +104,6 @@ static json_t *values_json(const Run *run) {
         json_t *layers = member(probe, "layers", json_object());
         json_array_append_new(member(layers, number, json_array()), thinned(&history, i, false));
     }
-    history_free(&history);
     return all;
 }
 
@@ -126,12 +126,10 @@ typedef struct Ceilings {
 /* Layer graph and kernels of a step; NULL if this version cannot read the spec. */
 static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
     if (!group->options) return NULL;
-    MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
+    AUTO(MoecCompiler) *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
     const MoecCeilings own = {ceilings->products[moec_rounded(compiler)], ceilings->memory};
     const char *picture = moec_explain(compiler, MOEC_TRAIN, false, own, MOEC_EXPLAIN_SVG);
-    json_t *graph = picture ? json_text(picture) : NULL;
-    moec_close(compiler);
-    return graph;
+    return picture ? json_text(picture) : NULL;
 }
 
 /* Models that differ only in tuned settings share the graph of the first. */

@@ -23,15 +23,13 @@ static void token_name(const Service *service, int32_t token, Text *name) {
 
 /* Of two tokens with one name the likelier stays. */
 static void add_likely(json_t *likely, const Service *service, int32_t token, double logprob) {
-    Text name = {0}, valid = {0};
+    AUTO(Text) name = {0}, valid = {0};
     token_name(service, token, &name);
     text_append_valid(&valid, name.bytes ? name.bytes : "", name.length);
     const char *key = valid.bytes ? valid.bytes : "";
     json_t *there = json_object_getn(likely, key, valid.length);
     if (!there || json_real_value(there) < logprob)
         json_object_setn_new(likely, key, valid.length, json_number(logprob));
-    text_free(&name);
-    text_free(&valid);
 }
 
 static json_t *likely_object(const Service *service, const Chance *chance) {
@@ -70,12 +68,10 @@ static json_t *bytes_array(const char *bytes, size_t length) {
 }
 
 static json_t *chat_token(const Service *service, int32_t token, double logprob) {
-    Text name = {0};
+    AUTO(Text) name = {0};
     token_name(service, token, &name);
-    json_t *object = json_make("{s:o, s:f, s:o}", "token", text_json(name.bytes, name.length),
-                               "logprob", logprob, "bytes", bytes_array(name.bytes, name.length));
-    text_free(&name);
-    return object;
+    return json_make("{s:o, s:f, s:o}", "token", text_json(name.bytes, name.length), "logprob",
+                     logprob, "bytes", bytes_array(name.bytes, name.length));
 }
 
 static json_t *chat_logprobs(const Completion *choice, size_t from) {

@@ -104,9 +104,8 @@ static void begin_choice(TextRequest *request, Completion *choice, const Prompte
         add_chance(choice, row->tokens.items[0]);
         return;
     }
-    Text before = {0};
+    AUTO(Text) before = {0};
     for (size_t i = 0; i < row->prompt; i++) add_piece(choice, row->tokens.items[i], &before);
-    text_free(&before);
 }
 
 void choices_make(TextRequest *request) {

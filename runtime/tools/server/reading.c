@@ -13,13 +13,12 @@ enum { MAX_WORK = 1 << 27 };
 /* ---- text ---- */
 
 static void set_problem(Rendering *r, const char *format, va_list arguments) {
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     if (r->problem) return;
     if (vasprintf(&text, format, arguments) < 0) text = NULL;
     size_t line = 1;
     for (size_t i = 0; i < r->at && i < r->end; i++) line += r->text[i] == '\n';
     r->problem = r->raised ? memory_format("%s", text) : memory_format("line %zu: %s", line, text);
-    free(text);
 }
 
 json_t *reading_wrong(Rendering *r, const char *format, ...) {

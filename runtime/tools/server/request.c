@@ -379,7 +379,7 @@ static bool read_prompts(RequestReading *reading, Encoder *encoder) {
 
 static bool read_messages(RequestReading *reading, Encoder *encoder) {
     const Service *service = reading->request->service;
-    Text text = {0};
+    AUTO(Text) text = {0};
     if (!service->template) {
         problem_set(reading->problem, 400, "messages",
                     "this model has no chat template: start the server with --chat-template FILE, "
@@ -387,11 +387,9 @@ static bool read_messages(RequestReading *reading, Encoder *encoder) {
         return problem_code(reading->problem, "no_chat_template");
     }
     if (is_missing(reading, "messages")) return false;
-    bool good = template_chat(service->template, json_object_get(reading->body, "messages"),
-                              reading->request->tools.list, &text, reading->problem) &&
-                add_text_prompt(reading, encoder, text.bytes ? text.bytes : "", text.length);
-    text_free(&text);
-    return good;
+    return template_chat(service->template, json_object_get(reading->body, "messages"),
+                         reading->request->tools.list, &text, reading->problem) &&
+           add_text_prompt(reading, encoder, text.bytes ? text.bytes : "", text.length);
 }
 
 static bool check_lengths(RequestReading *reading) {

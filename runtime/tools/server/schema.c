@@ -285,13 +285,10 @@ static bool check_required(SchemaReading *reading, const json_t *schema) {
 }
 
 static int key_node(const SchemaReading *reading, const char *name, int next) {
-    json_t *key = json_text(name);
-    char *text = json_write(key, JSON_ENCODE_ANY);
-    int node = literal_node(reading->grammar, text,
-                            literal_node(reading->grammar, ":", space_node(reading, next)));
-    free(text);
-    json_decref(key);
-    return node;
+    json_auto_t *key = json_text(name);
+    AUTO_FREE char *text = json_write(key, JSON_ENCODE_ANY);
+    return literal_node(reading->grammar, text,
+                        literal_node(reading->grammar, ":", space_node(reading, next)));
 }
 
 /* The listed properties in their order. `later`: continues after a property; `first`: before
@@ -301,7 +298,7 @@ static int schema_properties(SchemaReading *reading, const json_t *schema, int n
     json_t *properties = json_object_get(schema, "properties"), *value;
     const char *name;
     size_t count = json_object_size(properties), i = 0;
-    const char **names = memory_new(sizeof *names * (count + 1));
+    AUTO_FREE const char **names = memory_new(sizeof *names * (count + 1));
     int later = space_node(reading, literal_node(grammar, "}", next)), first = later;
     json_object_foreach(properties, name, value) names[i++] = name;
     while (i-- > 0 && later >= 0) {
@@ -316,7 +313,6 @@ static int schema_properties(SchemaReading *reading, const json_t *schema, int n
         first = optional ? grammar_either(grammar, pair, first) : pair;
         later = optional ? grammar_either(grammar, comma, later) : comma;
     }
-    free(names);
     return later < 0 ? -1 : literal_node(grammar, "{", space_node(reading, first));
 }
 
@@ -366,10 +362,8 @@ static int schema_one_of(SchemaReading *reading, const json_t *schema, const cha
 static int schema_value(SchemaReading *reading, const json_t *schema, const json_t *item,
                         int next) {
     (void)schema;
-    char *text = json_write(item, JSON_COMPACT | JSON_ENCODE_ANY);
-    int node = literal_node(reading->grammar, text, next);
-    free(text);
-    return node;
+    AUTO_FREE char *text = json_write(item, JSON_COMPACT | JSON_ENCODE_ANY);
+    return literal_node(reading->grammar, text, next);
 }
 
 static int schema_item(SchemaReading *reading, const json_t *schema, const json_t *item, int next) {

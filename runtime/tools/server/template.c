@@ -226,16 +226,14 @@ static Failure render(const Template *template, json_t *messages, const json_t *
 /* Content in parts as one text. */
 static json_t *whole_content(const json_t *content) {
     if (json_is_string(content)) return json_incref((json_t *)(uintptr_t)content);
-    Text text = {0};
+    AUTO(Text) text = {0};
     bool good = json_is_array(content);
     for (size_t i = 0; i < json_array_size(content) && good; i++) {
         const json_t *said = json_object_get(json_array_get(content, i), "text");
         good = json_is_string(said);
         if (good) values_write(said, &text);
     }
-    json_t *whole = good ? json_stringn(text.bytes ? text.bytes : "", text.length) : NULL;
-    text_free(&text);
-    return whole;
+    return good ? json_stringn(text.bytes ? text.bytes : "", text.length) : NULL;
 }
 
 /* Calls of an earlier answer, with arguments as values instead of their text. */
@@ -342,11 +340,9 @@ static const char *chat_template_of(const json_t *config) {
 /* The tokenizer_config.json in the folder of a template file. */
 static json_t *config_beside(const char *path) {
     const char *slash = strrchr(path, '/');
-    char *beside =
+    AUTO_FREE char *beside =
         memory_format("%.*stokenizer_config.json", slash ? (int)(slash - path) + 1 : 0, path);
-    json_t *config = read_config(beside);
-    free(beside);
-    return config;
+    return read_config(beside);
 }
 
 static bool try_out(const Template *template, const char *path) {
@@ -391,23 +387,20 @@ static Template *template_new(const char *path, const char *text, size_t length,
 Template *template_open(const char *path, const char *text, size_t length) {
     size_t dot = strlen(path);
     bool is_config = dot > 5 && strcmp(path + dot - 5, ".json") == 0;
-    json_t *config = is_config ? read_config(path) : config_beside(path);
+    json_auto_t *config = is_config ? read_config(path) : config_beside(path);
     if (is_config) {
         text = chat_template_of(config);
         length = text ? strlen(text) : 0;
     }
-    Template *template = template_new(path, text, length, config);
-    json_decref(config);
-    return template;
+    return template_new(path, text, length, config);
 }
 
 Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong) {
     json_error_t error;
-    json_t *object = config ? json_loads(config, JSON_REJECT_DUPLICATES, &error) : NULL;
+    json_auto_t *object = config ? json_loads(config, JSON_REJECT_DUPLICATES, &error) : NULL;
     const char *text = jinja ? jinja : chat_template_of(object);
     Template *template = text ? template_new(path, text, strlen(text), object) : NULL;
     *wrong = text && !template;
-    json_decref(object);
     return template;
 }
 

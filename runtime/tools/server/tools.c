@@ -104,11 +104,10 @@ typedef struct CallList {
 } CallList;
 
 static void append_call(CallList *list, const char *name, const char *arguments, size_t length) {
-    char *id = memory_format("%s_%zu", list->prefix, json_array_size(list->calls));
+    AUTO_FREE char *id = memory_format("%s_%zu", list->prefix, json_array_size(list->calls));
     json_array_append_new(list->calls, json_make("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type",
                                                  "function", "function", "name", name, "arguments",
                                                  json_text_bytes(arguments, length)));
-    free(id);
 }
 
 /* Adds the call of an object; false if it is none. */
@@ -117,9 +116,8 @@ static bool append_object(CallList *list, const json_t *object) {
                  *arguments = json_object_get(object, "arguments");
     if (!arguments) arguments = json_object_get(object, "parameters");
     if (!function || !json_is_object(arguments)) return false;
-    char *text = json_write(arguments, JSON_COMPACT);
+    AUTO_FREE char *text = json_write(arguments, JSON_COMPACT);
     append_call(list, called_name(function), text, strlen(text));
-    free(text);
     return true;
 }
 

@@ -112,12 +112,11 @@ static void write_any(const json_t *value, bool json, Text *out) {
     } else if (json_is_object(value)) {
         write_word(out, "{");
         json_object_foreach((json_t *)(uintptr_t)value, name, item) {
-            json_t *key = json_text(name);
+            json_auto_t *key = json_text(name);
             if (count++) write_word(out, ", ");
             write_quoted(key, json, out);
             write_word(out, ": ");
             write_any(item, json, out);
-            json_decref(key);
         }
         write_word(out, "}");
     } else {
@@ -216,16 +215,14 @@ static json_t *repeat_value(Rendering *r, json_t *value, json_int_t times) {
     if (__builtin_mul_overflow(size, (size_t)times, &bytes)) bytes = SIZE_MAX / 2;
     reading_spend(r, bytes);
     if (r->problem) return NULL;
-    Text all = {0};
+    AUTO(Text) all = {0};
     json_t *list = text ? NULL : reading_keep(r, json_array());
     for (json_int_t i = 0; i < times && size; i++) {
         if (text) text_append(&all, json_string_value(value), size);
         if (list) json_array_extend(list, value);
     }
     if (list) reading_spend_on(r, list);
-    json_t *result = list ? list : values_text(r, all.bytes, all.length);
-    text_free(&all);
-    return result;
+    return list ? list : values_text(r, all.bytes, all.length);
 }
 
 json_t *values_joined(Rendering *r, const json_t *a, const json_t *b) {
@@ -415,7 +412,7 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
         !read_bound(bounds[1], size, by < 0, &end))
         return reading_refused(r, "the bounds of a slice must be integers");
     json_t *all = values_list(r, value), *part = reading_keep(r, json_array());
-    Text text = {0};
+    AUTO(Text) text = {0};
     for (; (by > 0 ? at < end : at > end) && !r->problem; at += by) {
         const json_t *item = json_array_get(all, (size_t)at);
         if (json_is_string(value))
@@ -424,7 +421,5 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
             json_array_append(part, (json_t *)(uintptr_t)item);
     }
     reading_spend_on(r, part);
-    json_t *result = json_is_string(value) ? values_text(r, text.bytes, text.length) : part;
-    text_free(&text);
-    return result;
+    return json_is_string(value) ? values_text(r, text.bytes, text.length) : part;
 }

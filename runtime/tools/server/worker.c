@@ -115,10 +115,9 @@ static void report_progress(Worker *worker, Completion *choice) {
         answer_event(choice, &news);
         if (request->left == 0) answer_end(request, &news);
     } else if (request->left == 0) {
-        char *text =
+        AUTO_FREE char *text =
             request->problem.status ? problem_text(&request->problem) : answer_text(request);
         text_append(&news, text, strlen(text));
-        free(text);
     }
     if (!publish(worker, request, &news)) return;
     Metrics *metrics = &request->service->metrics;

@@ -20,7 +20,7 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
 
 /* Reads the training settings of the spec; false after a message. */
 static bool read_spec(Bench *bench) {
-    AUTO_CLOSE MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    AUTO(MoecCompiler) *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
     bench->settings = settings_of(compiler);
     bench->rounded = moec_rounded(compiler);
@@ -62,9 +62,8 @@ int command_bench(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
          "few steps and small peaks, as a test of the measurement"},
         SET_OPTION(&bench.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &bench.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &bench.operand);
     if (code >= 0) return code;
     bool trains = strcmp(bench.graph, "train") == 0;
     bench.kernels |= bench.trace != NULL;

@@ -166,7 +166,8 @@ static bool work_token(void *data) {
 bool bench_decoding(const Bench *bench) {
     const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
     MoecCompiler *compiler = bench_open(bench);
-    Decoder *decoder = compiler ? decoder_open(bench->on, compiler, bench->batch, 0, places) : NULL;
+    AUTO(Decoder) *decoder =
+        compiler ? decoder_open(bench->on, compiler, bench->batch, 0, places) : NULL;
     const StepBytes bytes = decoder ? step_bytes(bench, compiler, decoder) : (StepBytes){0};
     moec_close(compiler);
     bool good = decoder != NULL;
@@ -185,6 +186,5 @@ bool bench_decoding(const Bench *bench) {
         bench_tell(bench, "share_of_bandwidth", round_share(&median));
         good = bench_kernels(bench, decoder->model->engine, work_token, decoder);
     }
-    decoder_close(decoder);
     return good;
 }

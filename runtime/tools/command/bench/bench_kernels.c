@@ -34,7 +34,7 @@ static Limits limits_of(const Bench *bench) {
     if (!on->apart)
         limits = (Limits){.products = 1e9 * device_ceiling_products(on, bench->rounded),
                           .memory = 1e9 * device_ceiling_read(on)};
-    MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    AUTO(MoecCompiler) *compiler = spec_open(bench->operand, &bench->sets);
     MoecGraph graph = MOEC_TRAIN;
     if (!compiler || !graph_named(bench->graph, &graph)) return limits;
     if (graph == MOEC_TRAIN) moec_trains(compiler);
@@ -44,10 +44,8 @@ static Limits limits_of(const Bench *bench) {
     if (!compile_with_externs(on, compiler, &shape, 1, &program)) return limits;
     model_use_externs(on, compiler);
     const char *text = moec_explain(compiler, graph, on->apart, ceilings, MOEC_EXPLAIN_JSON);
-    json_t *explained = text ? json_loads(text, 0, NULL) : NULL;
+    json_auto_t *explained = text ? json_loads(text, 0, NULL) : NULL;
     limits.units = json_incref(json_object_get(explained, "units"));
-    json_decref(explained);
-    moec_close(compiler);
     return limits;
 }
 

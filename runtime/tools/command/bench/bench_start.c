@@ -37,12 +37,12 @@ static bool take_steps(const Bench *bench, Call *call, const Data *data, Start *
 
 static bool start_model(const Bench *bench, bool keep, Start *start) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    Device *device = device_open(bench->device);
+    AUTO(Device) *device = device_open(bench->device);
     if (device) device->noted = true; /* the parent prints the note */
     startup_begin(&start->startup);
     MoecCompiler *compiler = device ? spec_open(bench->operand, &bench->sets) : NULL;
     startup_mark(&start->startup, "spec");
-    Model *model = compiler ? model_open(device, compiler, shapes, 2, keep) : NULL;
+    AUTO(Model) *model = compiler ? model_open(device, compiler, shapes, 2, keep) : NULL;
     moec_close(compiler);
     if (model) {
         start->compile = model->compile_seconds;
@@ -51,14 +51,9 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
         model_initialise(model, 1);
         startup_mark(&start->startup, "weights");
     }
-    Call *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
-    Data *data = call ? bench_data(call_vocabulary(call)) : NULL;
-    bool good = data && take_steps(bench, call, data, start);
-    data_close(data);
-    call_close(call);
-    model_close(model);
-    device_close(device);
-    return good;
+    AUTO(Call) *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
+    AUTO(Data) *data = call ? bench_data(call_vocabulary(call)) : NULL;
+    return data && take_steps(bench, call, data, start);
 }
 
 /* keep false: without the cache. */

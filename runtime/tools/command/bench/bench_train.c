@@ -44,7 +44,7 @@ static bool time_round(const Bench *bench, Stepper *stepper, Times *times, doubl
 /* gflop: of the products of a step. */
 static bool time_steps(const Bench *bench, Stepper *stepper, double gflop, Times *times) {
     const double patience = bench->quick ? 0 : TRAIN_SECONDS;
-    DeviceMultiplying multiplying = device_multiplying_open(bench->on, bench->rounded);
+    AUTO(DeviceMultiplying) multiplying = device_multiplying_open(bench->on, bench->rounded);
     double total = 0, mean = 0, before = device_multiplying_pass(&multiplying);
     bool good = true;
     for (long step = 0; step < WARM_STEPS && good; step++) good = bench_step(stepper, step);
@@ -59,7 +59,6 @@ static bool time_steps(const Bench *bench, Stepper *stepper, double gflop, Times
         before = after;
     }
     times->mean = times->steps ? total / (double)times->steps : 0;
-    device_multiplying_close(&multiplying);
     return good;
 }
 
@@ -97,10 +96,10 @@ static void tell_training(const Bench *bench, const Stepper *stepper, Times *tim
 bool bench_training(const Bench *bench) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     MoecCompiler *compiler = bench_open(bench);
-    Model *model = compiler ? model_open(bench->on, compiler, shapes, 2, true) : NULL;
+    AUTO(Model) *model = compiler ? model_open(bench->on, compiler, shapes, 2, true) : NULL;
     moec_close(compiler);
-    Call *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
-    Data *data = NULL;
+    AUTO(Call) *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
+    AUTO(Data) *data = NULL;
     /* The differentiated value: the loss, or its total with the auxiliary terms. */
     int loss = call ? call_output(call, "total") : -1;
     if (call && loss < 0) loss = call_output(call, "loss");
@@ -125,8 +124,5 @@ bool bench_training(const Bench *bench) {
         good = good && bench_kernels(bench, model->engine, work_step, &stepper);
         step_release(&stepper);
     }
-    data_close(data);
-    call_close(call);
-    model_close(model);
     return good;
 }

@@ -172,7 +172,7 @@ static bool write_gguf(const Export *export) {
     Gguf gguf = {.blocks = export->blocks};
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
-    Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
+    AUTO(Tokenizer) *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
     bool good =
@@ -189,7 +189,6 @@ static bool write_gguf(const Export *export) {
     AUTO_FREE char *types =
         gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
-    tokenizer_close(tokenizer);
     return good;
 }
 
@@ -234,9 +233,8 @@ int command_export(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         SET_OPTION(&export.sets),
         {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &export.run);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &export.run);
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");

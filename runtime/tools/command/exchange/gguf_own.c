@@ -53,7 +53,7 @@ static void add_own_keys(const GgufOwn *own, Gguf *gguf) {
 bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **types) {
     const Model *model = own->model;
     const int count = model->parameter_count + model->state_count;
-    Conversion *conversion = conversion_new(count, false);
+    AUTO(Conversion) *conversion = conversion_new(count, false);
     AUTO_FREE MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
     Gguf gguf = {0};
     bool good = true;
@@ -73,7 +73,6 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
     good = good && gguf_write(&gguf, path, conversion, NULL, 0, NULL);
     *tensors = count;
     *types = good ? gguf_types(conversion) : NULL;
-    conversion_free(conversion);
     return good;
 }
 
@@ -120,9 +119,8 @@ static json_t *own_notes(const Shards *shards, const Model *model, MoecCompiler 
             json_object_set(files, key + strlen(key_start), text);
     }
     for (int i = 0; i < model->parameter_count; i++) {
-        char *axes = memory_format("axes:%s", model->parameters[i].name);
+        AUTO_FREE char *axes = memory_format("axes:%s", model->parameters[i].name);
         json_object_set_new(notes, axes, json_text(model->parameters[i].axes));
-        free(axes);
     }
     checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), &companions, &place);
     json_decref(files);
@@ -144,11 +142,11 @@ static void report_own(const TorchImport *import, MoecCompiler *compiler, const 
 static bool write_own_run(const Shards *shards, const TorchImport *import, MoecCompiler *compiler) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     const char *text = import->bare ? NULL : own_text(shards->gguf, "moec.tokenizer");
-    Tokenizer *tokenizer = text ? tokenizer_read(shards->path, text, strlen(text)) : NULL;
-    Model *model = !text || tokenizer ? model_describe(compiler, &shape) : NULL;
+    AUTO(Tokenizer) *tokenizer = text ? tokenizer_read(shards->path, text, strlen(text)) : NULL;
+    AUTO(Model) *model = !text || tokenizer ? model_describe(compiler, &shape) : NULL;
     if (!model) return false;
     const int count = model->parameter_count + model->state_count;
-    Conversion *conversion = conversion_new(count, true);
+    AUTO(Conversion) *conversion = conversion_new(count, true);
     AUTO_FREE MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
     json_auto_t *notes = own_notes(shards, model, compiler, text);
     AUTO_FREE char *path = path_join(import->out, "last.safetensors");
@@ -156,18 +154,13 @@ static bool write_own_run(const Shards *shards, const TorchImport *import, MoecC
                       folder_make(import->out) &&
                       (conversion_write(conversion, path, notes) || folder_abandon(import->out));
     if (good) report_own(import, compiler, model);
-    conversion_free(conversion);
-    model_close(model);
-    tokenizer_close(tokenizer);
     return good;
 }
 
 bool gguf_own_read(const Shards *shards, const TorchImport *import) {
     const char *spec = own_text(shards->gguf, "moec.spec");
     if (!spec) return own_damaged(shards, "it has no key moec.spec", "");
-    MoecCompiler *compiler =
+    AUTO(MoecCompiler) *compiler =
         moec_open_bundle(spec, strlen(spec), import->sets->items, import->sets->count);
-    const bool good = reports_good(compiler) && write_own_run(shards, import, compiler);
-    moec_close(compiler);
-    return good;
+    return reports_good(compiler) && write_own_run(shards, import, compiler);
 }

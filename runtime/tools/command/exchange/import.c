@@ -292,9 +292,8 @@ int command_import(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "import without the tokenizer"},
         {OPTION_FLAG, "--json", NULL, &import.json, "result as JSON"},
         SET_OPTION(&import.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &import.folder);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &import.folder);
     if (code >= 0) return code;
     if (!import.out) return arguments_wrong(command, NULL, "moec import requires --out");
     import.name = model_name(name ? name : import.folder);

@@ -39,7 +39,7 @@ static MoecCompiler *open_settings(const char *folder, const char *const *sets, 
 static int changed_options(const TorchImport *import, MoecCompiler *compiler, char ***sets) {
     static const char prefix[] = "options.";
     AUTO_FREE char *file = path_join(import->folder, "config.json");
-    Config *config = config_open(file);
+    AUTO(Config) *config = config_open(file);
     int count = 0;
     *sets = memory_new((size_t)((config ? config->count : 0) + import->sets->count + 1) *
                        sizeof **sets);
@@ -53,7 +53,6 @@ static int changed_options(const TorchImport *import, MoecCompiler *compiler, ch
     }
     for (int i = 0; i < import->sets->count; i++)
         (*sets)[count++] = memory_format("%s", import->sets->items[i]);
-    if (config) config_close(config);
     return count;
 }
 
@@ -71,7 +70,7 @@ static MoecCompiler *open_spec(const TorchImport *import, char ***sets, int *cou
 static bool write_renamed(const TorchImport *import, Model *model, MoecCompiler *compiler,
                           const Safetensors *file, const Companions *companions, const char *path) {
     const TrainState place = {.seed = 1, .best = INFINITY};
-    json_t *notes = json_object();
+    json_auto_t *notes = json_object();
     int count = 0;
     TensorEntry *own = model_entries(model, false, notes, &count), *entries;
     char **names = torch_names(own, count);
@@ -87,7 +86,6 @@ static bool write_renamed(const TorchImport *import, Model *model, MoecCompiler 
     free(names);
     if (own) entries_free(own, count);
     free(entries);
-    json_decref(notes);
     return good;
 }
 
@@ -105,8 +103,8 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
                    *target = path_join(import->out, "last.safetensors"),
                    *tokens = path_join(import->folder, "tokenizer.json");
     bool made = !file_exists(import->out), tokenized = !import->bare && file_exists(tokens);
-    Tokenizer *tokenizer = tokenized ? tokenizer_open(tokens) : NULL;
-    Safetensors *file = !tokenized || tokenizer ? safetensors_open(source) : NULL;
+    AUTO(Tokenizer) *tokenizer = tokenized ? tokenizer_open(tokens) : NULL;
+    AUTO(Safetensors) *file = !tokenized || tokenizer ? safetensors_open(source) : NULL;
     size_t length;
     Companions companions = {.tokenizer = tokenizer ? tokenizer_json(tokenizer, &length) : NULL};
     companions.files = file ? folder_files(import->folder, import->bare) : NULL;
@@ -115,8 +113,6 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
                 check_weights(model, target);
     if (!good && made) rmdir(import->out);
     json_decref(companions.files);
-    safetensors_close(file);
-    tokenizer_close(tokenizer);
     return good;
 }
 
@@ -124,16 +120,14 @@ bool torch_folder_read(const TorchImport *import) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     AUTO_FREE char **sets = NULL;
     int count = 0;
-    MoecCompiler *compiler = open_spec(import, &sets, &count);
-    Model *model = compiler ? model_describe(compiler, &shape) : NULL;
+    AUTO(MoecCompiler) *compiler = open_spec(import, &sets, &count);
+    AUTO(Model) *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model && write_run(import, compiler, model);
     if (good) written_message(import->out, "moec eval %s --data PATH", import->out);
     if (good && import->json)
         json_result_written(import->out,
                             json_make("{s:s, s:s, s:I}", "model", moec_model(compiler), "layout",
                                       "torch", "parameters", (json_int_t)model_elements(model)));
-    model_close(model);
-    if (compiler) moec_close(compiler);
     for (int i = 0; i < count; i++) free(sets[i]);
     return good;
 }

@@ -64,17 +64,15 @@ int command_tensors(const Command *command, int argc, char **argv) {
     bool json = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
     AUTO_FREE char *path = tensor_path(operand);
-    Shards *shards = shards_open(path);
+    AUTO(Shards) *shards = shards_open(path);
     if (!shards) return EXIT_INPUT;
     if (json)
         print_tensors_json(shards);
     else
         print_table(shards);
-    shards_close(shards);
     return 0;
 }

@@ -27,10 +27,8 @@ static bool write_json(const char *folder, const char *name, json_t *object) {
 
 static bool write_python(const char *folder, const char *part, const char *model,
                          const char *text) {
-    char *name = memory_format("%s_%s.py", part, model);
-    bool good = folder_write_text(folder, name, text);
-    free(name);
-    return good;
+    AUTO_FREE char *name = memory_format("%s_%s.py", part, model);
+    return folder_write_text(folder, name, text);
 }
 
 static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
@@ -161,8 +159,6 @@ bool torch_folder_write(const TorchFolder *folder) {
     if (torch->by_training)
         note_message("equations of training alone, such as dropout, are not part of the PyTorch "
                      "model");
-    Model *model = model_describe(folder->compiler, &shape);
-    bool good = model && write_files(folder, torch, model);
-    model_close(model);
-    return good;
+    AUTO(Model) *model = model_describe(folder->compiler, &shape);
+    return model && write_files(folder, torch, model);
 }

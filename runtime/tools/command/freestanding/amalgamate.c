@@ -303,7 +303,7 @@ char *amalgamate(const char *const *headers, const char *program) {
 }
 
 const char *amalgamate_missing(const char *text, const char *program, size_t *length) {
-    AUTO_TEXT Text resolved = {0};
+    AUTO(Text) resolved = {0};
     text_append(&resolved, text, strlen(text) + 1);
     HeaderParts pieces = header_parts(resolved.bytes);
     const char *missing = NULL, *word, *end = program + strlen(program);

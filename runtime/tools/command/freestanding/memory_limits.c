@@ -37,8 +37,8 @@ static char *advice(const DeviceMemory *memory, const MoecFreestanding *program,
     static const char *const types[] = {"f32", "bf16", "int8", "int4"};
     char *text = NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types && !text; i++) {
-        char *set = memory_format("inference.weight_dtype=%s", types[i]);
-        MoecCompiler *compiler = open(context, set);
+        AUTO_FREE char *set = memory_format("inference.weight_dtype=%s", types[i]);
+        AUTO(MoecCompiler) *compiler = open(context, set);
         const MoecFreestanding *found = NULL;
         long length = compiler ? fitting_context(memory, compiler, program->context, &found) : 0;
         if (length)
@@ -46,8 +46,6 @@ static char *advice(const DeviceMemory *memory, const MoecFreestanding *program,
                                  "%zu bytes of RAM",
                                  types[i], length, freestanding_flash_bytes(found),
                                  freestanding_ram_bytes(found));
-        moec_close(compiler);
-        free(set);
     }
     return text ? text : memory_format("no type of weights fits: use a smaller model");
 }
@@ -55,12 +53,10 @@ static char *advice(const DeviceMemory *memory, const MoecFreestanding *program,
 bool device_memory_holds(const DeviceMemory *memory, const MoecFreestanding *program,
                          OpenVariant open, const void *context) {
     if (fits_memory(memory, program)) return true;
-    char *flash = need_text(freestanding_flash_bytes(program), memory->flash, "flash", "--flash"),
-         *ram = need_text(freestanding_ram_bytes(program), memory->ram, "RAM", "--ram"),
-         *help = advice(memory, program, open, context);
+    AUTO_FREE char *flash = need_text(freestanding_flash_bytes(program), memory->flash, "flash",
+                                      "--flash"),
+                   *ram = need_text(freestanding_ram_bytes(program), memory->ram, "RAM", "--ram"),
+                   *help = advice(memory, program, open, context);
     error_message(help, "the device is too small: the program needs %s, and %s", flash, ram);
-    free(flash);
-    free(ram);
-    free(help);
     return false;
 }

@@ -99,10 +99,8 @@ static char *template_filled(const char *template, const TemplateMark *marks) {
 
 static bool write_filled(const FreestandingFolder *folder, const char *name, const char *template,
                          const TemplateMark *marks) {
-    char *text = template_filled(freestanding_template(template), marks);
-    const bool good = folder_write_text(folder->out, name, text);
-    free(text);
-    return good;
+    AUTO_FREE char *text = template_filled(freestanding_template(template), marks);
+    return folder_write_text(folder->out, name, text);
 }
 
 /* The declarations of the weights: arrays in this file, or of the assembler. A new string. */

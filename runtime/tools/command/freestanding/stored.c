@@ -222,7 +222,7 @@ static bool write_assembly(const FreestandingFolder *folder, size_t floats, size
         "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
     static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
                                "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
-    AUTO_TEXT Text text = {0};
+    AUTO(Text) text = {0};
     text_append(&text, head, strlen(head));
     add_included_array(&text, "moec_floats", 0, floats);
     if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);

@@ -76,7 +76,7 @@ static void write_base64(Aside *aside, const unsigned char *bytes, size_t count)
 /* A part of a file in base64; a missing file is empty. */
 static bool write_part(Aside *aside, const char *folder, const char *name, size_t from,
                        size_t count) {
-    char *path = path_join(folder, name);
+    AUTO_FREE char *path = path_join(folder, name);
     Mapping mapping = {0};
     bool good = true;
     if (file_exists(path)) {
@@ -86,7 +86,6 @@ static bool write_part(Aside *aside, const char *folder, const char *name, size_
                          count < mapping.length - from ? count : mapping.length - from);
         if (good) file_unmap(&mapping);
     }
-    free(path);
     return good;
 }
 

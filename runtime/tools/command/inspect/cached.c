@@ -101,12 +101,11 @@ static float bf16_value(const unsigned char *from) {
 /* The scales of a cache of bytes, one per row, or NULL. */
 static const float *scales_of(const MoecGraphEntry *graph, const MoecTensor *cache,
                               const unsigned char *block) {
-    char *name = memory_format("%s_scale", cache->name);
+    AUTO_FREE char *name = memory_format("%s_scale", cache->name);
     const float *found = NULL;
     for (int i = 0; i < graph->cache_count; i++)
         if (!strcmp(graph->caches[i].name, name))
             found = (const float *)(const void *)(block + graph->caches[i].offset);
-    free(name);
     return found;
 }
 
@@ -135,7 +134,7 @@ static bool decode_on_device(CachedState *state) {
         set_position(state, i);
         if (!call_run(call, input->seed, false)) return false;
     }
-    unsigned char *block = memory_new(call->graph->cache_bytes + 1);
+    AUTO_FREE unsigned char *block = memory_new(call->graph->cache_bytes + 1);
     const bool good =
         !call->graph->cache_bytes ||
         input->device->kind->get(input->device, block, call->cache, call->graph->cache_bytes);
@@ -143,7 +142,6 @@ static bool decode_on_device(CachedState *state) {
         for (int j = 0; j < state->named_count; j++)
             if (!strcmp(state->named[j].stored.name, call->graph->caches[i].name))
                 widen_cache(call->graph, i, block, cached_values(state, j));
-    free(block);
     return good;
 }
 
@@ -152,7 +150,7 @@ static bool decode_interpreted(CachedState *state) {
     const DecodedInput *input = state->input;
     MoecProgram *program =
         moec_define(state->compiler, MOEC_DECODE, input->batch, input->context, 1);
-    MoecInterpreter *interpreter =
+    AUTO(MoecInterpreter) *interpreter =
         interpreted_open(state->compiler, program, state->model, state->model->layer_states);
     if (!interpreter) return reports_good(state->compiler) && false;
     int count;
@@ -171,7 +169,6 @@ static bool decode_interpreted(CachedState *state) {
             moec_interpreter_get(interpreter, named[j].reference, wide, size);
             for (size_t k = 0; k < size; k++) cached_values(state, i)[k] = (float)wide[k];
         }
-    moec_interpreter_free(interpreter);
     return !problem || error_message(NULL, "%s", problem);
 }
 
@@ -224,7 +221,7 @@ bool cached_show(const DecodedInput *input, const TextList *names, ShownList *li
 
 void cached_list(const DecodedInput *input) {
     const GraphShape shape = cached_shape(input);
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(input->operand, input->sets);
     MoecProgram *program = compiler && !moec_refines(compiler)
                                ? moec_compile(compiler, MOEC_DECODE, shape.batch, shape.context, 1)
                                : NULL;

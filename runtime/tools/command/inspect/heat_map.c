@@ -131,7 +131,7 @@ bool heat_map_write(const char *path, const ShownList *list) {
     const int count = put_all_maps(NULL, list), across = count < ACROSS ? count : ACROSS,
               width = SPACE + across * (SIDE + SPACE),
               height = SPACE + (count + ACROSS - 1) / ACROSS * (SIDE + SPACE + CAPTION);
-    char *text = NULL;
+    AUTO_FREE char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
     if (!file) return error_message("free some memory", "out of memory");
@@ -144,7 +144,5 @@ bool heat_map_write(const char *path, const ShownList *list) {
     fputs("</svg>\n", file);
     fclose(file);
     if (count == MAPS) note_message("%s has the first %d maps", path, MAPS);
-    const bool good = file_write(path, text, length);
-    free(text);
-    return good;
+    return file_write(path, text, length);
 }

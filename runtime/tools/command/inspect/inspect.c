@@ -98,7 +98,7 @@ static bool set_prompt(Inspection *inspection, Call *call) {
 /* The first samples of the data. */
 static bool set_data(Inspection *inspection, Call *call) {
     const char *path = inspection->options->data;
-    Data *data = texts_open(path, inspection->tokenizer, call);
+    AUTO(Data) *data = texts_open(path, inspection->tokenizer, call);
     if (!data) return false;
     const uint64_t length = (uint64_t)call_context(call) + 1,
                    stride = data->record ? data->record : length - 1,
@@ -112,7 +112,6 @@ static bool set_data(Inspection *inspection, Call *call) {
         good = data_read(data, b * stride, (size_t)length, windows + b * length);
     if (good) call_set_windows(call, windows);
     inspection->windows = windows;
-    data_close(data);
     return good;
 }
 
@@ -131,17 +130,16 @@ static bool open_inspected_model(Inspection *inspection) {
 
 static bool get_interpreted(MoecInterpreter *interpreter, const char *name, float *to,
                             size_t count) {
-    double *wide = memory_new(sizeof *wide * (count + 1));
+    AUTO_FREE double *wide = memory_new(sizeof *wide * (count + 1));
     const bool good = moec_interpreter_get(interpreter, name, wide, count);
     for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
-    free(wide);
     return good;
 }
 
 /* The same outputs as on a device, computed by the interpreter. */
 static bool run_interpreted(const Inspection *inspection, Call *call) {
     const GraphShape *shape = &inspection->shape;
-    MoecInterpreter *interpreter = interpreted_open(
+    AUTO(MoecInterpreter) *interpreter = interpreted_open(
         inspection->compiler,
         moec_define(inspection->compiler, shape->graph, shape->batch, shape->context, 0),
         call->model, call->model->layer_states);
@@ -156,19 +154,16 @@ static bool run_interpreted(const Inspection *inspection, Call *call) {
         const PublicTensor *one = &outputs[i];
         const int slot = (int)(one->tensor - call->graph->outputs);
         float *to = call->outputs[slot] + (one->offset - one->tensor->offset) / sizeof(float);
-        char *name = memory_format("output:%s", one->name);
+        AUTO_FREE char *name = memory_format("output:%s", one->name);
         good = get_interpreted(interpreter, name, to, one->count);
-        free(name);
     }
     public_free(outputs, count);
     for (int i = 0; good && inspection->graded.count && i < call->model->parameter_count; i++) {
         const PublicTensor *one = &call->model->parameters[i];
-        char *name = memory_format("%s%s", gradient_mark, one->name);
+        AUTO_FREE char *name = memory_format("%s%s", gradient_mark, one->name);
         good = get_interpreted(interpreter, name,
                                call->model->gradients + one->offset / sizeof(float), one->count);
-        free(name);
     }
-    moec_interpreter_free(interpreter);
     return good;
 }
 
@@ -267,16 +262,14 @@ static bool show_caches(Inspection *inspection, const Call *call) {
 
 static bool run_inspected(Inspection *inspection) {
     if (!open_inspected_model(inspection)) return false;
-    Call *call = call_open(inspection->model, &inspection->model->table->graphs[0], NULL);
+    AUTO(Call) *call = call_open(inspection->model, &inspection->model->table->graphs[0], NULL);
     bool good = call && (inspection->options->prompt ? set_prompt(inspection, call)
                                                      : set_data(inspection, call));
     if (good) call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     if (good && (inspection->others.count || inspection->graded.count))
         good = (inspection->device ? run_device_call : run_interpreted)(inspection, call) &&
                show_all(inspection, call);
-    good = good && (!inspection->caches.count || show_caches(inspection, call));
-    call_close(call);
-    return good;
+    return good && (!inspection->caches.count || show_caches(inspection, call));
 }
 
 /* ---- the command ---- */
@@ -302,14 +295,12 @@ static void read_shown_names(Inspection *inspection) {
 
 /* Chooses the tensors before the program is compiled with them. */
 static bool choose_tensors(Inspection *inspection) {
-    Model *weights = model_describe(inspection->compiler, &inspection->shape);
-    const bool good = weights &&
-                      selections_observe(&inspection->selections, inspection->compiler,
-                                         inspection->tensors, inspection->tensor_count, weights) &&
-                      selections_observe(&inspection->graded, inspection->compiler,
-                                         inspection->tensors, inspection->tensor_count, weights);
-    model_close(weights);
-    return good;
+    AUTO(Model) *weights = model_describe(inspection->compiler, &inspection->shape);
+    return weights &&
+           selections_observe(&inspection->selections, inspection->compiler, inspection->tensors,
+                              inspection->tensor_count, weights) &&
+           selections_observe(&inspection->graded, inspection->compiler, inspection->tensors,
+                              inspection->tensor_count, weights);
 }
 
 static void list_names(const Inspection *inspection) {
@@ -390,9 +381,8 @@ int command_inspect(const Command *command, int argc, char **argv) {
          "seed of the initial weights of a spec (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (options.show.count && !options.prompt == !options.data)
         return arguments_wrong(command, "add --prompt TEXT or --data DATA",

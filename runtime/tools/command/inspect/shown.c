@@ -42,11 +42,10 @@ static bool read_slice(const SelectedName *selection, const PublicTensor *tensor
             good = good && *at == ']';
     }
     if (good && (!at || !at[1])) return true;
-    char *shape = tensor_sizes_text(tensor->shape, tensor->rank, ",");
+    AUTO_FREE char *shape = tensor_sizes_text(tensor->shape, tensor->rank, ",");
     error_message("write a number, a range 2:5 or : for each dimension, for example [0,:,2:5]",
                   "'[%s' does not fit %s[%s] of size [%s]", selection->rest, tensor->name,
                   tensor->axes, shape);
-    free(shape);
     return false;
 }
 
@@ -145,22 +144,20 @@ static void print_rows(const ShownTensor *tensor) {
 void shown_print(const ShownList *list, bool with_values) {
     int widest = 6;
     for (int i = 0; i < list->count; i++) {
-        char *title = title_of(&list->items[i]);
+        AUTO_FREE char *title = title_of(&list->items[i]);
         if ((int)strlen(title) > widest) widest = (int)strlen(title);
-        free(title);
     }
     printf("%-*s %11s %11s %11s %11s %10s  equation\n", widest, "tensor", "mean", "std", "min",
            "max", "not finite");
     for (int i = 0; i < list->count; i++) {
         const ShownTensor *tensor = &list->items[i];
         const Statistics found = statistics_of(tensor);
-        char *title = title_of(tensor);
+        AUTO_FREE char *title = title_of(tensor);
         printf("%-*s %11.4g %11.4g %11.4g %11.4g %10zu", widest, title, found.mean, found.deviation,
                found.least, found.most, found.not_finite);
         if (tensor->file) printf("  %s:%d", tensor->file, tensor->line);
         puts("");
         if (with_values) print_rows(tensor);
-        free(title);
     }
 }
 

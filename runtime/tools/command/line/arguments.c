@@ -71,9 +71,9 @@ static void add_option(Reading *reading, Option option) {
     reading->table[reading->count++] = option;
 }
 
-static void make_table(Reading *reading, const Option *options) {
+static void make_table(Reading *reading, const Option *options, int option_count) {
     const Command *command = reading->command;
-    while (options->kind != OPTION_END) add_option(reading, *options++);
+    for (int i = 0; i < option_count; i++) add_option(reading, options[i]);
     int count;
     FlagSetting *settings = flag_settings(&count);
     if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT | STOPS_WITH_0))
@@ -343,7 +343,7 @@ static void apply_common(const Reading *reading) {
 
 static int read_all(Reading *reading) {
     bool only_operands = false;
-    for (; reading->at < reading->argc; reading->at++) {
+    for (reading->at = 1; reading->at < reading->argc; reading->at++) {
         const char *text = reading->argv[reading->at];
         int code = -1;
         if (!only_operands && strcmp(text, "--") == 0)
@@ -367,31 +367,28 @@ static int read_all(Reading *reading) {
     return -1;
 }
 
-static int read_table(const Command *command, const Option *options, int argc, char **argv,
-                      int limit, TextList *operands) {
-    Reading reading = {.command = command,
-                       .argc = argc,
-                       .at = 1,
-                       .limit = limit,
-                       .argv = argv,
-                       .operands = operands};
-    make_table(&reading, options);
-    if (!description.show) return read_all(&reading);
-    description.show(command, reading.table, description.data);
+static int read_table(Reading *reading, const Option *options, int count, int argc, char **argv) {
+    reading->argc = argc;
+    reading->argv = argv;
+    make_table(reading, options, count);
+    if (!description.show) return read_all(reading);
+    description.show(reading->command, reading->table, description.data);
     return 0;
 }
 
-int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+int arguments_read(const Command *command, const Option *options, int count, int argc, char **argv,
                    const char **operand) {
     TextList operands = {0};
-    int code = read_table(command, options, argc, argv, operand ? 1 : 0, &operands);
+    Reading reading = {.command = command, .limit = operand ? 1 : 0, .operands = &operands};
+    int code = read_table(&reading, options, count, argc, argv);
     if (operand) *operand = operands.items[0];
     return code;
 }
 
-int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
-                       TextList *operands) {
-    return read_table(command, options, argc, argv, LIST_LIMIT, operands);
+int arguments_read_all(const Command *command, const Option *options, int count, int argc,
+                       char **argv, TextList *operands) {
+    Reading reading = {.command = command, .limit = LIST_LIMIT, .operands = operands};
+    return read_table(&reading, options, count, argc, argv);
 }
 
 void arguments_describe(const Command *command, ShowOptions *show, void *data) {

@@ -14,7 +14,7 @@
  * CLI.md, man pages and shell completion read this table. */
 
 typedef enum OptionKind {
-    OPTION_END,
+    OPTION_END,    /* after the last one of a complete table */
     OPTION_GROUP,  /* heading in `name` for the following options */
     OPTION_FLAG,   /* bool * */
     OPTION_TEXT,   /* const char **; `argument` a|b|c lists the possible values */
@@ -68,14 +68,15 @@ typedef struct CommandList {
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 
 /* Reads argv[1..] and starts the process again if the number of threads changes. Exactly one
- * argument is an operand, or none if `operand` is NULL. options ends with OPTION_END. Settings are
- * appended to the list of --set. Returns -1 to continue, otherwise the exit code: 0 after --help,
- * EXIT_USAGE after a message. */
-int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+ * argument is an operand, or none if `operand` is NULL. Settings are appended to the list of --set.
+ * Returns -1 to continue, otherwise the exit code: 0 after --help, EXIT_USAGE after a message. */
+int arguments_read(const Command *command, const Option *options, int count, int argc, char **argv,
                    const char **operand);
 /* The same for commands with one operand or more. */
-int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
-                       TextList *operands);
+int arguments_read_all(const Command *command, const Option *options, int count, int argc,
+                       char **argv, TextList *operands);
+/* A table of options and its length, as two arguments. */
+#define OPTIONS(table) table, (int)(sizeof table / sizeof table[0])
 /* Prints an error, the help line (NULL: an example) and the usage line; returns EXIT_USAGE. */
 int arguments_wrong(const Command *command, const char *help, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

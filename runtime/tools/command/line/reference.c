@@ -233,7 +233,7 @@ static void print_names(const char *const *names, int count) {
 /* Models and experiments of a file. */
 static int print_models(const char *file) {
     const TextList sets = {0};
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(file, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(file, &sets);
     int count;
     if (!compiler) return EXIT_INPUT;
     const char *const *models = moec_models(compiler, &count);
@@ -246,7 +246,7 @@ static int print_models(const char *file) {
 /* Paths of the options of a model. */
 static int print_page_options(const char *operand) {
     const TextList sets = {0};
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(operand, &sets);
     const char *text = compiler && !moec_failed(compiler) ? moec_options_json(compiler) : NULL;
     json_t *options = json_loads(text ? text : "{}", 0, NULL), *value;
     const char *path;
@@ -280,9 +280,8 @@ static const Command *find_command(CommandList all, const char *name) {
 }
 
 int command_reference(const Command *command, CommandList all, int argc, char **argv) {
-    const Option table[] = {{.kind = OPTION_END}};
     TextList operands = {0};
-    int code = arguments_read_all(command, table, argc, argv, &operands);
+    int code = arguments_read_all(command, NULL, 0, argc, argv, &operands);
     if (code >= 0) return code;
     const char *form = operands.items[0], *name = operands.count > 1 ? operands.items[1] : NULL;
     const Command *page = name ? find_command(all, name) : NULL;

@@ -227,9 +227,8 @@ static void print_fish(CommandList all) {
 }
 
 int command_completion(const Command *command, CommandList all, int argc, char **argv) {
-    const Option table[] = {{.kind = OPTION_END}};
     const char *shell;
-    int code = arguments_read(command, table, argc, argv, &shell);
+    int code = arguments_read(command, NULL, 0, argc, argv, &shell);
     if (code >= 0) return code;
     if (!strcmp(shell, "bash"))
         print_bash(all);

@@ -18,7 +18,7 @@ static bool run_call(const Comparison *comparison, Call *call) {
 bool verify_training(Comparison *comparison) {
     Model *model = comparison->model;
     const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_TRAIN);
-    Call *call = graph ? call_open(model, graph, NULL) : NULL;
+    AUTO(Call) *call = graph ? call_open(model, graph, NULL) : NULL;
     bool good = call != NULL;
     verify_begin(comparison, MOEC_TRAIN, call);
     if (good) verify_set_inputs(comparison, call);
@@ -30,7 +30,6 @@ bool verify_training(Comparison *comparison) {
         verify_judge_states(comparison);
     }
     verify_end(comparison);
-    call_close(call);
     return good;
 }
 
@@ -89,7 +88,7 @@ static bool step_differs(const Comparison *comparison) {
 static bool compare_decoding(Comparison *comparison, const Call *whole, const int32_t *tokens) {
     const MoecGraphEntry *graph = model_graph(comparison->model, MOEC_GRAPH_DECODE);
     int slot = call_output(whole, "logits");
-    Call *call = graph && slot >= 0 ? call_open(comparison->model, graph, NULL) : NULL;
+    AUTO(Call) *call = graph && slot >= 0 ? call_open(comparison->model, graph, NULL) : NULL;
     if (!call) return !graph || slot < 0;
     const MoecTensor *logits = &whole->graph->outputs[slot];
     size_t wide = (size_t)logits->shape[logits->rank - 1];
@@ -108,7 +107,6 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
         verify_judge(comparison, DECODING,
                      &(Sample){"logits, token by token", "output:logits",
                                wide * (size_t)comparison->context, tensor_count(logits), given});
-    call_close(call);
     return good;
 }
 
@@ -137,7 +135,7 @@ static bool selections_unclear(const Comparison *comparison) {
 bool verify_refinement(Comparison *comparison) {
     enum { REFINEMENTS = 2 };
     const MoecGraphEntry *graph = model_graph(comparison->model, MOEC_GRAPH_REFINE);
-    Call *call = graph ? call_open(comparison->model, graph, NULL) : NULL;
+    AUTO(Call) *call = graph ? call_open(comparison->model, graph, NULL) : NULL;
     bool good = !graph || call;
     for (int step = 0; call && good && step < REFINEMENTS; step++) {
         verify_begin(comparison, MOEC_REFINE, call);
@@ -149,12 +147,11 @@ bool verify_refinement(Comparison *comparison) {
         if (good) verify_judge_outputs(comparison, call);
     }
     verify_end(comparison);
-    call_close(call);
     return good;
 }
 
 bool verify_forward(Comparison *comparison, long seed) {
-    Call *call =
+    AUTO(Call) *call =
         call_open(comparison->model, model_graph(comparison->model, MOEC_GRAPH_FORWARD), NULL);
     bool good = call != NULL, clear = false;
     for (int i = 0; i < SEEDS && good && !clear; i++) {
@@ -172,6 +169,5 @@ bool verify_forward(Comparison *comparison, long seed) {
     good = good && verify_set_weights(comparison) &&
            (!tokens_of(call) || compare_decoding(comparison, call, tokens_of(call)));
     verify_end(comparison);
-    call_close(call);
     return good && verify_set_weights(comparison);
 }

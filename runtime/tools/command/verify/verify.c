@@ -65,7 +65,7 @@ static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
 
 /* The forms of these graphs, from programs compiled once more. */
 static bool note_forms(Comparison *comparison, const GraphShape *graphs, int count) {
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(comparison->operand, comparison->sets);
     int forms;
     moec_form_names(comparison->compiler, &forms);
     for (int i = 0; compiler && i < count; i++)
@@ -169,7 +169,7 @@ static VerifyShape own_shape(const VerifyOptions *options, MoecCompiler *compile
 
 static bool compare(const VerifyOptions *options, Device *device, json_t *json) {
     VerifyShape shapes[SHAPE_LIMIT];
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(options->operand, &options->sets);
     if (!compiler || !reports_good(compiler)) return false;
     if (options->mesh) {
         const Comparison comparison = {.operand = options->operand,
@@ -265,9 +265,8 @@ int command_verify(const Command *command, int argc, char **argv) {
          "with --against: domains of inputs, ids=4,beta=0..1 (default all reals)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
         SET_OPTION(&options.sets),
-        {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
+    int code = arguments_read(command, OPTIONS(table), argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.batch || !options.context)
         return arguments_wrong(command, "omit them: the spec has values",
@@ -281,10 +280,9 @@ int command_verify(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (options.against) return verify_against(&options);
     externs_compare_again();
-    Device *device = device_open(options.device);
+    AUTO(Device) *device = device_open(options.device);
     json_auto_t *json = options.json ? json_array() : NULL;
     bool good = device && compare(&options, device, json);
     if (options.json) print_json(&options, json);
-    device_close(device);
     return good ? 0 : EXIT_INPUT;
 }

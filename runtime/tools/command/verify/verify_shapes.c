@@ -92,7 +92,7 @@ typedef struct ShapeCost {
 } ShapeCost;
 
 static ShapeCost cost_of(const Comparison *comparison, long batch, long context) {
-    AUTO_CLOSE MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
+    AUTO(MoecCompiler) *compiler = spec_open_quietly(comparison->operand, comparison->sets);
     const MoecGraph graphs[] = {MOEC_FORWARD, MOEC_TRAIN};
     const double runs = comparison->rounded ? 3 : 1; /* exact, and two programs that round */
     ShapeCost cost = {0};
