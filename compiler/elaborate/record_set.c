@@ -16,17 +16,13 @@ Record *record_new(Elaborator *e) {
 }
 
 RecordField *record_find(const Record *record, const char *name) {
-    for (int i = 0; record && i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i];
-        if (!strcmp(entry->name, name)) return entry;
-    }
-    return NULL;
+    return record ? list_named(&record->entries, offsetof(RecordField, name), name) : NULL;
 }
 
 RecordField *given_entry(const Record *given, const char *path) {
     size_t head = strcspn(path, ".");
-    for (int i = 0; given && i < given->entries.count; i++) {
-        RecordField *entry = given->entries.items[i];
+    if (!given) return NULL;
+    LIST_EACH(RecordField, entry, &given->entries) {
         if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
         if (!path[head]) return entry;
         const Value *value = entry->value;
@@ -44,40 +40,40 @@ Value *value_copy(Elaborator *e, const Value *value) {
 
 Record *record_copy(Elaborator *e, const Record *record) {
     Record *copy = record_new(e);
-    for (int i = 0; record && i < record->entries.count; i++) {
-        RecordField *entry = record->entries.items[i],
-                    *variant = arena_alloc(e->arena, sizeof *variant);
-        *variant = *entry;
-        variant->value = value_copy(e, entry->value);
-        list_push(e->arena, &copy->entries, variant);
+    if (!record) return copy;
+    LIST_EACH(const RecordField, entry, &record->entries) {
+        RecordField *own = list_copy(e->arena, &copy->entries, entry, sizeof *entry);
+        own->value = value_copy(e, entry->value);
     }
     return copy;
 }
 
 void record_merge(Elaborator *e, Record *into, const Record *from) {
-    for (int i = 0; from && i < from->entries.count; i++) {
-        RecordField *entry = from->entries.items[i];
+    if (!from) return;
+    LIST_EACH(const RecordField, entry, &from->entries)
         record_set(e, into, entry->name, entry->value, entry->span);
-    }
 }
 
 /* The element of a list at the index with which a path begins, or -1 after a message. */
 static long element_index(Elaborator *e, const RecordField *entry, const char *path, Span span) {
-    const int count = entry->value->list.count;
-    const size_t length = strcspn(path, ".");
-    if (strspn(path, "0123456789") != length) {
+    const int count = entry->value->list.count, length = (int)strcspn(path, ".");
+    const bool number = (int)strspn(path, "0123456789") == length;
+    const long index = number && length <= 9 ? strtol(path, NULL, 10) : count;
+    if (index < count) return index;
+    if (number)
+        report_error(e->reports, span, "'%s' has no element %.*s: it has %d", entry->name, length,
+                     path, count);
+    else
         report_error(e->reports, span, "'%s' is a list: cannot set '%s' inside it", entry->name,
                      path);
+    report_note(e->reports, entry->value->span, "the list is here");
+    if (!number)
         report_help(e->reports, "write the index of an element: %s.0.%s, or set the whole list",
                     entry->name, path);
-    } else if (length > 9 || strtol(path, NULL, 10) >= count) {
-        report_error(e->reports, span, "'%s' has no element %.*s: it has %d", entry->name,
-                     (int)length, path, count);
-        report_help(e->reports, count ? "write an index from 0 to %d" : "set the whole list",
-                    count - 1);
-    } else
-        return strtol(path, NULL, 10);
-    report_note(e->reports, entry->value->span, "the list is here");
+    else if (count)
+        report_help(e->reports, "write an index from 0 to %d", count - 1);
+    else
+        report_help(e->reports, "set the whole list: %s = [...]", entry->name);
     return -1;
 }
 
@@ -103,10 +99,9 @@ bool is_index(const char *name) {
 }
 
 static bool has_indices(const Value *value) {
-    const List *entries = &value->record->entries;
-    for (int i = 0; i < entries->count; i++)
-        if (!is_index(((const RecordField *)entries->items[i])->name)) return false;
-    return entries->count > 0;
+    LIST_EACH(const RecordField, entry, &value->record->entries)
+        if (!is_index(entry->name)) return false;
+    return value->record->entries.count > 0;
 }
 
 /* path = value: a record is merged into the existing value; other values replace it. */
@@ -145,10 +140,8 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
         return;
     }
     if (value->kind == KIND_RECORD && old && old->kind == KIND_LIST && has_indices(value)) {
-        for (int i = 0; i < value->record->entries.count; i++) {
-            const RecordField *element = value->record->entries.items[i];
+        LIST_EACH(const RecordField, element, &value->record->entries)
             element_set(e, entry, element->name, element->value, element->span);
-        }
         return;
     }
     entry->value = value_copy(e, value);

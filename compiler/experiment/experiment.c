@@ -28,24 +28,19 @@ static uint64_t hash_tree(uint64_t hash, const Node *node) {
 
 /* The optimizers and schedules of the user. */
 static uint64_t hash_written(uint64_t hash, const List *declarations) {
-    for (int i = 0; i < declarations->count; i++) {
-        const Node *node = declarations->items[i];
+    LIST_EACH(const Node, node, declarations)
         if (is_written(node->span)) hash = hash_tree(hash, node);
-    }
     return hash;
 }
 
 /* A hash of the program, of the files of its hand-written kernels, of the optimizers and schedules
  * of the user and of the training options. The other options are part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
-    const List *settings = moec_settings(compiler);
     uint64_t hash = hash_text(HASH_START, print_program(moec_arena(compiler), forward));
     const Unit *unit = moec_unit(compiler);
-    const List *kernels = &unit->kernels;
     hash = hash_written(hash_written(hash, &unit->optimizers), &unit->schedules);
-    for (int i = 0; i < kernels->count; i++)
-        hash = hash_text(hash, ((const Source *)kernels->items[i])->text);
-    LIST_EACH(const Setting, setting, settings) {
+    LIST_EACH(const Source, kernel, &unit->kernels) hash = hash_text(hash, kernel->text);
+    LIST_EACH(const Setting, setting, moec_settings(compiler)) {
         if (strncmp(setting->path, "train.", 6)) continue;
         hash = hash_text(hash_text(hash, setting->path), setting->text);
     }
