@@ -53,7 +53,7 @@ static void set_deviation(Arena *arena, Tensor *tensor, double deviation) {
     if (init->kind == MOEC_INIT_NORMAL) init->b = deviation;
     if (init->kind == MOEC_INIT_UNIFORM)
         *init = (Init){MOEC_INIT_UNIFORM, middle - deviation, middle + deviation};
-    set_own(arena, tensor, "init", deviation); /* read by transfer.c */
+    set_own(arena, tensor, ".init", deviation); /* read by transfer.c */
 }
 
 bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,

@@ -189,7 +189,7 @@ static double first_spread(const Derivation *d) {
     if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
     if (!its && d->model.shaped) its = parameter_called(d->model.shaped, own->path);
     return own_number_or(
-        own, "init",
+        own, ".init",
         init_std_of(its && its->init.kind == own->init.kind ? &its->init : &own->init));
 }
 
