@@ -97,7 +97,7 @@ typedef struct Init {
     double a, b;
 } Init;
 
-/* Value of an optimizer option for one parameter. "lr": a factor. ".init": the initial deviation. */
+/* Option of an optimizer for one parameter. "lr": a factor. ".init": the initial deviation. */
 typedef struct OwnNumber {
     const char *name;
     double value;

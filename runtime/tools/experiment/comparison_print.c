@@ -485,8 +485,8 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
             "paired over seeds. *: best mean.\n");
     if (json_object_get(comparison, "detect"))
         fprintf(file,
-                "seeds needed: runs per variant that find a difference of %g with a probability of "
-                "%.0f %%, if the\nstandard deviation is the measured one.\n",
+                "Seeds needed: runs per variant that find a difference of %g with a probability of "
+                "%.0f %%, at the\nmeasured standard deviation.\n",
                 json_field_number(comparison, "detect"),
                 100 * json_field_number(comparison, "power"));
 }
