@@ -46,8 +46,7 @@ static void list_inputs(Torch *torch) {
     const Tensor *logits = program->outputs.count ? program->outputs.items[0] : NULL;
     Reports *reports = program->reports;
     bool tokens = false;
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         if (tensor->role != ROLE_INPUT || tensor->declared == MOEC_INPUT_NEXT) continue;
         if (!tokens && tensor->declared == MOEC_INPUT_TOKEN && position_count(tensor) == 1)
             tokens = true;
@@ -63,8 +62,7 @@ static void list_inputs(Torch *torch) {
 
 /* A loss may read another input at every position, but new tokens of generate() have none. */
 static void refuse_new_values(const Torch *torch) {
-    for (int i = 0; i < torch->inputs.count; i++) {
-        const Tensor *input = torch->inputs.items[i];
+    LIST_EACH(const Tensor, input, &torch->inputs) {
         if (!position_count(input) || !torch->needed[input->id]) continue;
         report_invalid(torch->program->reports, input->span,
                        "generate() of transformers continues one sequence, the tokens; use "
@@ -91,8 +89,7 @@ static const char *exact_number(MoecCompiler *compiler, double number) {
 /* Overrides for the options that follow changed ones: they keep their values in the model. */
 static void keep_options(MoecCompiler *compiler, MoecCompiler *other, const List *changed,
                          List *overrides) {
-    for (int i = 0; i < compiler->settings.count; i++) {
-        const Setting *setting = compiler->settings.items[i];
+    LIST_EACH(const Setting, setting, &compiler->settings) {
         const char *now = moec_option(other, setting->path);
         if (!now || !strcmp(now, setting->text) || list_find(changed, setting->path) >= 0) continue;
         if (setting->kind == VALUE_OTHER || !is_equation_option(setting->path)) continue;
@@ -108,8 +105,7 @@ static bool open_view(void *data, long batch, long context, const List *variable
     Program *program;
     List overrides = {0}, changed = {0};
     view->settings = &compiler->settings;
-    for (int i = 0; i < variables->count; i++) {
-        const TorchVariable *variable = variables->items[i];
+    LIST_EACH(const TorchVariable, variable, variables) {
         if (!variable->path || variable->now == variable->written) continue;
         list_push(compiler->arena, &changed, (void *)variable->path);
         add_override(compiler, &overrides, variable->path, exact_number(compiler, variable->now));
@@ -163,8 +159,7 @@ static const char *options_json(Arena *arena, const char *lines) {
 static const char *free_text(const Torch *torch) {
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", torch->variables.count > 2 ? "\n" : "");
-    for (int i = 0; i < torch->variables.count; i++) {
-        const TorchVariable *variable = torch->variables.items[i];
+    LIST_EACH(const TorchVariable, variable, &torch->variables) {
         if (variable->path)
             text_add(&text, "    \"%s\": %s,\n", variable->path, variable->real ? "float" : "int");
     }
@@ -175,8 +170,7 @@ static const char *free_text(const Torch *torch) {
 static const char *generate_arguments(const Torch *torch) {
     Text text = {.arena = torch->arena};
     text_add(&text, "ids");
-    for (int i = 0; i < torch->inputs.count; i++) {
-        const Tensor *input = torch->inputs.items[i];
+    LIST_EACH(const Tensor, input, &torch->inputs) {
         const char *name = input_name(torch, input);
         if (!position_count(input)) text_add(&text, ", %s=%s", name, name);
     }

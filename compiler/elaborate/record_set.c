@@ -84,13 +84,12 @@ static void element_set(Elaborator *e, RecordField *entry, const char *path, Val
     const long index = element_index(e, entry, path, span);
     if (index < 0) return;
     Value *list = value_copy(e, entry->value);
-    Record *element = record_new(e);
-    record_set(e, element, "it", list->list.items[index], span);
-    record_set(e, element, arena_format(e->arena, "it%s", dot ? dot : ""), value, span);
+    Record *holder = record_new(e);
+    record_set(e, holder, "element", list->list.items[index], span);
+    record_set(e, holder, arena_format(e->arena, "element%s", dot ? dot : ""), value, span);
     list->list = (List){0};
-    for (int i = 0; i < entry->value->list.count; i++)
-        list_push(e->arena, &list->list,
-                  i == index ? record_find(element, "it")->value : entry->value->list.items[i]);
+    list_append(e->arena, &list->list, &entry->value->list);
+    list->list.items[index] = record_find(holder, "element")->value;
     entry->value = list;
 }
 

@@ -139,9 +139,9 @@ static void add_statement_literals(Statement *statement, void *text) {
     expr_walk(statement->value, add_literal_text, text);
 }
 
-/* Facts about a tensor that the text of a program does not contain. */
+/* Facts about a tensor that the text of a program does not contain, or rounds. */
 static void add_facts(Text *text, const Tensor *tensor) {
-    text_add(text, "%d %d", tensor->frozen, tensor->cached);
+    text_add(text, "%d", tensor->cached);
     LIST_EACH(const OwnNumber, own, &tensor->own)
         text_add(text, " %s = %.17g", own->name, own->value);
     text_add(text, "\n");

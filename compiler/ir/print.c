@@ -160,10 +160,8 @@ static void add_settings(Text *text, const Tensor *tensor) {
     if (tensor->frozen) text_add(&all, ", frozen");
     if (tensor->clip_group)
         text_add(&all, ", grad_clip %d = %.9g", tensor->clip_group, tensor->clip);
-    for (int i = 0; i < tensor->own.count; i++) {
-        const OwnNumber *own = tensor->own.items[i];
+    LIST_EACH(const OwnNumber, own, &tensor->own)
         if (*own->name != '.') text_add(&all, ", %s = %.9g", own->name, own->value);
-    }
     if (all.length) text_add(text, " { %s }", all.text + 2);
 }
 

@@ -71,8 +71,7 @@ static void print_application(Printer *printer, TorchModule *child) {
 
 /* A carried value that is constant along a dimension before the loop varies in it. */
 static void expand_carried(Printer *printer) {
-    for (int i = 0; i < printer->variables.count; i++) {
-        PyVariable *variable = printer->variables.items[i];
+    LIST_EACH(PyVariable, variable, &printer->variables) {
         if (!is_stacked(variable->tensor) || variable->version) continue;
         const char *text = expanded(printer, variable);
         if (text == variable->name) continue;
@@ -145,8 +144,7 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     const bool one = module->stored.count == 1;
     if (!module->stored.count) return;
     text_add(text, "    initial = (%s", one ? "" : "\n");
-    for (int i = 0; i < module->stored.count; i++) {
-        const Tensor *tensor = module->stored.items[i];
+    LIST_EACH(const Tensor, tensor, &module->stored) {
         const Init *init = &tensor->init;
         const char *name = attribute_name(torch, tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
@@ -221,10 +219,8 @@ static const char *init_text(Printer *printer) {
     TorchModule *module = module_at(torch, printer->module->path);
     Text text = text_new(torch->arena), layers = text_new(torch->arena);
     const bool root = module == torch->root;
-    for (int i = 0; i < module->children.count; i++) {
-        TorchModule *child = module->children.items[i];
+    LIST_EACH(TorchModule, child, &module->children)
         if (!child->class_name) print_module(torch, child, NULL);
-    }
     for (int i = 0; i < module->children.count;) {
         const TorchModule *child = module->children.items[i];
         if (in_list(child)) {
@@ -241,8 +237,7 @@ static const char *init_text(Printer *printer) {
     print_initial(torch, &text, module);
     text_add(&text, "    def __init__(self%s):\n        super().__init__(%s)\n",
              module->uses_config ? ", config" : "", root ? "config" : "");
-    for (int i = 0; i < module->options.count; i++) {
-        const TorchVariable *option = module->options.items[i];
+    LIST_EACH(const TorchVariable, option, &module->options) {
         text_add(&text, "        self.%s = config.options[\"%s\"]\n",
                  option_attribute(torch, module, option), option->path);
     }
@@ -284,18 +279,15 @@ static void add_input(Printer *printer, const TorchItem *item, const PyVariable 
 
 static const char *own_weight(Torch *torch, const TorchModule *module) {
     const TorchModule *first = module_at(torch, module->path);
-    for (int i = 0; i < first->stored.count; i++) {
-        const Tensor *tensor = first->stored.items[i];
+    LIST_EACH(const Tensor, tensor, &first->stored)
         if (tensor->role == ROLE_PARAMETER) return attribute(torch, module, tensor->path, false);
-    }
     return NULL;
 }
 
 static void print_return(Printer *printer) {
     TorchModule *module = printer->module;
     List names = {0};
-    for (int i = 0; i < module->outputs.count; i++) {
-        const TorchItem *item = module->outputs.items[i];
+    LIST_EACH(const TorchItem, item, &module->outputs) {
         PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
         list_copy(printer->arena, &module->results, variable, sizeof *variable);
@@ -393,12 +385,9 @@ static int sort_stages(Torch *torch, List *parts, int *ends) {
             depends[i] |= depends[i] ? ON_POSITIONS | ON_NEXT : ON_POSITIONS;
         if (is_next(tensor)) depends[i] |= ON_NEXT;
     }
-    for (int i = 0; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
+    LIST_EACH(const TorchPart, part, parts)
         if (part->sees_positions) add_dependence(depends, &part->writes, ON_POSITIONS);
-    }
-    for (int i = 0; i < parts->count; i++) {
-        TorchPart *part = parts->items[i];
+    LIST_EACH(TorchPart, part, parts) {
         const int on = dependence(depends, &part->reads) | dependence(depends, &part->writes);
         add_dependence(depends, &part->writes, on);
         int stage = on & ON_NEXT                                ? STAGE_NEXT
@@ -515,8 +504,7 @@ const char *print_classes(Torch *torch) {
     const char *equations = print_model(torch, &printer);
     const char *init = init_text(&printer), *name = class_name_of(torch, torch->program->name);
     Text text = text_new(torch->arena);
-    for (int i = 0; i < torch->classes.count; i++) {
-        const ClassText *made = torch->classes.items[i];
+    LIST_EACH(const ClassText, made, &torch->classes) {
         text_add(&text, "class %s(%s):\n%s\n\n", made->name,
                  made->repeated ? "GradientCheckpointingLayer" : "nn.Module", made->body);
     }

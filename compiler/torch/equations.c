@@ -247,8 +247,7 @@ static bool needs_double(const Printer *printer, const Tensor *tensor) {
 /* Whether variables have the name and nothing reads them later. */
 static bool is_free_name(Printer *printer, const char *name) {
     bool found = false;
-    for (int i = 0; i < printer->variables.count; i++) {
-        const PyVariable *variable = printer->variables.items[i];
+    LIST_EACH(const PyVariable, variable, &printer->variables) {
         if (strcmp(variable->name, name) != 0) continue;
         if (read_later(printer, variable->tensor, variable->version % 10)) return false;
         found = true;

@@ -142,8 +142,7 @@ static void add_accesses(Torch *torch, TorchPart *part, const Statement *stateme
 
 static TorchPart *part_with(Torch *torch, const List *parts) {
     TorchPart *part = arena_alloc(torch->arena, sizeof *part);
-    for (int i = 0; i < parts->count; i++) {
-        const TorchPart *inner = parts->items[i];
+    LIST_EACH(const TorchPart, inner, parts) {
         list_append(torch->arena, &part->reads, &inner->reads);
         list_append(torch->arena, &part->writes, &inner->writes);
         list_append(torch->arena, &part->repeated, &inner->repeated);
@@ -163,10 +162,8 @@ static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *stateme
         part->repeated = part->writes;
     else
         add_accesses(torch, part, statement);
-    for (int i = 0; i < body.count; i++) {
-        const TorchPart *inner = body.items[i];
+    LIST_EACH(const TorchPart, inner, &body)
         if (inner->child) inner->child->steps = statement->index->axis;
-    }
     return part;
 }
 
@@ -211,10 +208,8 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
 /* ---- inputs and outputs ---- */
 
 static bool has_item(const List *items, const Tensor *tensor, int version) {
-    for (int i = 0; i < items->count; i++) {
-        const TorchItem *item = items->items[i];
+    LIST_EACH(const TorchItem, item, items)
         if (item->tensor == tensor && item->version == version) return true;
-    }
     return false;
 }
 
@@ -225,10 +220,8 @@ static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
 
 /* Whether one of the accesses is of this version of the tensor. */
 static bool has_access(const List *accesses, const Tensor *tensor, int version) {
-    for (int i = 0; i < accesses->count; i++) {
-        const Expr *access = accesses->items[i];
+    LIST_EACH(const Expr, access, accesses)
         if (access->tensor == tensor && version_of(access) == version) return true;
-    }
     return false;
 }
 
@@ -253,8 +246,7 @@ bool read_later(const Printer *printer, const Tensor *tensor, int version) {
 
 static void find_inputs(Torch *torch, TorchModule *module) {
     const List *reads = &module->whole->reads;
-    for (int i = 0; i < reads->count; i++) {
-        const Expr *read = reads->items[i];
+    LIST_EACH(const Expr, read, reads) {
         Tensor *tensor = read->tensor;
         if (is_weight_or_state(tensor) && path_is_within(tensor->path, module->path)) continue;
         if (!has_access(&module->whole->writes, tensor, version_of(read)))
@@ -266,8 +258,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
  * is part of, or an output. After a repeat of the module, a stacked tensor has version 0. */
 static void find_outputs(Torch *torch, TorchModule *module) {
     const TorchPart *whole = module->whole;
-    for (int i = 0; i < whole->writes.count; i++) {
-        const Expr *write = whole->writes.items[i];
+    LIST_EACH(const Expr, write, &whole->writes) {
         Tensor *tensor = write->tensor;
         if (!torch->live[tensor->id]) continue;
         bool outside =
@@ -290,14 +281,12 @@ void find_modules(Torch *torch) {
     while (outermost && outermost->caller) outermost = outermost->caller;
     torch->root = module_new(torch, program->name, "");
     application_part(torch, torch->root, outermost, &program->body.statements);
-    for (int i = 0; i < torch->modules.count; i++) {
-        TorchModule *module = torch->modules.items[i];
+    LIST_EACH(TorchModule, module, &torch->modules) {
         if (!module->whole) continue;
         if (module != torch->root) find_inputs(torch, module);
         find_outputs(torch, module);
     }
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(Tensor, tensor, &program->tensors) {
         if (!is_weight_or_state(tensor)) continue;
         const char *dot = strrchr(tensor->path, '.');
         TorchModule *owner = module_at(

@@ -76,8 +76,7 @@ static void call_slots(Slots *slots, const Statement *statement) {
 }
 
 static void block_slots(Slots *slots, const Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
+    LIST_EACH(const Statement, statement, &block->statements) {
         text_add(&slots->shape, "\n%d %d %d", (int)statement->kind, (int)statement->reduction,
                  statement->reverse);
         for (int j = 0; j < statement->loop_count; j++)
@@ -100,8 +99,7 @@ static bool has_decision(const List *decisions, const double *decision) {
 static Slots slots_of(Arena *arena, const TorchView *view) {
     Slots slots = {.arena = arena, .shape.arena = arena};
     const Program *program = view->program;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &program->tensors) {
         text_add(&slots.shape, "\n%d %s", (int)tensor->role, tensor->path ? tensor->path : "");
         for (int j = 0; j < tensor->rank; j++) {
             const Axis *axis = tensor->axes[j];
@@ -113,8 +111,7 @@ static Slots slots_of(Arena *arena, const TorchView *view) {
         add_slot(&slots, NULL, tensor->init.b, SLOT_FIXED);
     }
     block_slots(&slots, &program->body);
-    for (int i = 0; i < view->decisions.count; i++) {
-        const double *decision = view->decisions.items[i];
+    LIST_EACH(const double, decision, &view->decisions) {
         if (has_decision(&slots.decisions, decision)) continue;
         list_copy(arena, &slots.decisions, decision, 3 * sizeof *decision);
     }
@@ -134,8 +131,7 @@ static bool same_shape(const Slots *one, const Slots *other) {
 static bool same_decisions(const Slots *one, const Slots *other) {
     for (int i = 0; i < one->decisions.count; i++)
         if (!has_decision(&other->decisions, one->decisions.items[i])) return false;
-    for (int i = 0; i < other->decisions.count; i++) {
-        const double *decision = other->decisions.items[i];
+    LIST_EACH(const double, decision, &other->decisions) {
         bool rounds = decision[0] == OP_FLOOR || decision[0] == OP_MOD;
         if (rounds && !has_decision(&one->decisions, decision)) return false;
     }
@@ -202,10 +198,7 @@ static bool add_factors(Torch *torch, TorchNumber *numbers, const TorchVariable 
 static double torch_number_value(const TorchNumber *number) {
     if (number->added) return number->factor + number->added->now;
     double value = number->factor;
-    for (int i = 0; i < number->terms.count; i++) {
-        const TorchTerm *term = number->terms.items[i];
-        value *= pow(term->variable->now, term->power);
-    }
+    LIST_EACH(const TorchTerm, term, &number->terms) value *= pow(term->variable->now, term->power);
     return value;
 }
 
@@ -270,10 +263,7 @@ static bool may_be_free(const Setting *setting) {
 
 /* The factors, from the values in the model itself; lists the numbers with a variable. */
 static void list_numbers(Torch *torch, TorchNumber *numbers, const Slots *own) {
-    for (int i = 0; i < torch->variables.count; i++) {
-        TorchVariable *variable = torch->variables.items[i];
-        variable->now = variable->written;
-    }
+    LIST_EACH(TorchVariable, variable, &torch->variables) variable->now = variable->written;
     for (int i = 0; i < own->list.count; i++) {
         TorchNumber *number = &numbers[i];
         const TorchSlot *slot = own->list.items[i];
@@ -292,10 +282,8 @@ static void list_numbers(Torch *torch, TorchNumber *numbers, const Slots *own) {
 static bool terms_hold(Torch *torch, const TorchReader *reader, const TorchNumber *numbers,
                        const Slots *own) {
     Slots slots;
-    for (int i = 0; i < torch->variables.count; i++) {
-        TorchVariable *variable = torch->variables.items[i];
+    LIST_EACH(TorchVariable, variable, &torch->variables)
         if (variable->path) variable->now *= variable->real ? 0.75 : 1;
-    }
     bool good = read_slots(torch, reader, 0, 0, &slots) && same_shape(own, &slots);
     for (int i = 0; i < own->list.count && good; i++) {
         double expected = numbers[i].key ? torch_number_value(&numbers[i]) : slot_value(own, i);

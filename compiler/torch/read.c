@@ -55,8 +55,7 @@ PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
     Torch *torch = printer->torch;
     if (variable->full[axis]) return variable;
     const char *name = arena_format(torch->arena, "all_%s", variable->name);
-    for (int i = 0; i < printer->variables.count; i++) {
-        PyVariable *other = printer->variables.items[i];
+    LIST_EACH(PyVariable, other, &printer->variables) {
         if (other->tensor == variable->tensor && other->version == variable->version + 10)
             return other;
     }

@@ -35,8 +35,7 @@ static bool by_token(const Torch *torch, const Expr *expr) {
 }
 
 static bool parts_by_token(const Torch *torch, const List *parts) {
-    for (int i = 0; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
+    LIST_EACH(const TorchPart, part, parts) {
         const Statement *statement = part->statement;
         if (part->child) {
             if (!parts_by_token(torch, &part->child->parts)) return false;
@@ -93,8 +92,7 @@ static Index *summed_index(const Statement *statement) {
 
 /* The layer reads tokens, and nothing else of its caller. */
 static bool reads_tokens(Printer *printer, const TorchModule *layer, const Axis *axis) {
-    for (int i = 0; i < layer->inputs.count; i++) {
-        const TorchItem *item = layer->inputs.items[i];
+    LIST_EACH(const TorchItem, item, &layer->inputs) {
         const Tensor *tensor = item->tensor;
         int first = is_stacked(tensor);
         if (tensor->role == ROLE_PARAMETER || !has_tokens(tensor, first) ||

@@ -152,8 +152,7 @@ static bool reads_before(Printer *printer, const Statement *scan, const Tensor *
     for (int i = 0; i < scan->body.statements.count; i++) {
         List reads = {0};
         reads_of(printer->arena, scan->body.statements.items[i], &reads);
-        for (int j = 0; j < reads.count; j++) {
-            const Expr *read = reads.items[j];
+        LIST_EACH(const Expr, read, &reads) {
             int dimension;
             if (read->tensor == tensor && scan_version(printer, read, &dimension) == SCAN_BEFORE)
                 return true;

@@ -35,8 +35,7 @@ static const char *variable_name(Printer *printer, const TorchVariable *variable
 static const char *terms_text(Printer *printer, const TorchNumber *number, int sign) {
     Arena *arena = printer->arena;
     const char *text = "";
-    for (int i = 0; i < number->terms.count; i++) {
-        const TorchTerm *term = number->terms.items[i];
+    LIST_EACH(const TorchTerm, term, &number->terms) {
         if (term->power * sign < 0) continue;
         const char *name = variable_name(printer, term->variable);
         if (fabs(term->power) != 1)
@@ -72,8 +71,7 @@ Py python_number(Printer *printer, const void *key, double number) {
     if (found) {
         formula_text(printer, found, &value);
         if (found->added && found->added->real) value.kind = PY_TABLE;
-        for (int i = 0; i < found->terms.count; i++) {
-            const TorchTerm *term = found->terms.items[i];
+        LIST_EACH(const TorchTerm, term, &found->terms) {
             if (term->variable->path && (term->variable->real || term->power < 1))
                 value.kind = PY_TABLE;
         }

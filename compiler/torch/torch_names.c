@@ -124,8 +124,7 @@ const char *python_size(Printer *printer, const Axis *axis, bool full) {
 
 /* Whether a weight has exactly this path: a layer of the same label is NAME_layer in Python. */
 static bool is_weight(Torch *torch, const char *path, size_t length) {
-    for (int i = 0; i < torch->program->tensors.count; i++) {
-        const Tensor *tensor = torch->program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &torch->program->tensors) {
         if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
             !tensor->path[length])
             return true;
@@ -135,8 +134,7 @@ static bool is_weight(Torch *torch, const char *path, size_t length) {
 
 const char *list_suffix(Torch *torch, const char *path, size_t length) {
     while (length && path[length - 1] != '.') length--;
-    for (int i = 0; i < torch->program->tensors.count; i++) {
-        const Tensor *tensor = torch->program->tensors.items[i];
+    LIST_EACH(const Tensor, tensor, &torch->program->tensors) {
         if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
             tensor->path[length] != '{' && !isdigit((unsigned char)tensor->path[length]))
             return TORCH_STEPS;
@@ -195,10 +193,8 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
 static bool has_attribute(const TorchModule *module, const char *name) {
     for (int i = 0; i < module->stored.count; i++)
         if (!strcmp(last_name(((Tensor *)module->stored.items[i])->path), name)) return true;
-    for (int i = 0; i < module->children.count; i++) {
-        const TorchModule *child = module->children.items[i];
+    LIST_EACH(const TorchModule, child, &module->children)
         if (!strcmp(last_name(child->path), name) || !strcmp(child->name, name)) return true;
-    }
     return false;
 }
 

@@ -4,8 +4,8 @@
 . "$(dirname "$0")/../begin.sh"
 
 for each in gates:position gates:stability gates:position_large gates:stability_large heads:fewer heads:spent heads:fewer_large \
-    heads:spent_large \
-    lores:maps lores:maps_large rates:mue rates:standard rates:decay rates:deviation images:draw hybrid:state; do
+    heads:spent_large lores:maps lores:maps_large rates:mue rates:standard \
+    rates:decay rates:deviation images:draw hybrid:state; do
     file=examples/reproduce/${each%:*}.moe
     moec fmt --check "$file" || wrong "$file: not in the canonical format"
     moec sweep "$file:${each#*:}" --dry-run > "$work/plan" 2>&1 || wrong "$each: $(cat "$work/plan")"
