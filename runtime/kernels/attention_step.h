@@ -48,38 +48,22 @@ MOEC_LARGE void moec_query_bias(const float *bias, const MoecBlockPair *pair, lo
     for (long j = 0; j < count; j++) row[j] += bias[distance - j];
 }
 
-/* score[query][key] of a block, scaled, capped, with bias; cells that the mask hides hold
- * anything. */
-MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
-                            const MoecBlockPair *pair, float *score) {
-    const MoecBlockProduct product = {
-        pair->queries,
-        pair->keys,
-        attend->width,
-        moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
-        moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step, attend->k_type),
-        score,
-        MOEC_ATTEND_KEYS,
-        0,
-        attend->rounded,
-        MOEC_F32,
-        NULL,
-        0};
-    moec_block_multiply(&product);
-    for (long i = 0; i < pair->queries; i++) {
-        float *row = score + i * MOEC_ATTEND_KEYS;
-        moec_row_scales(row, pair->keys, head->k_scale, moec_row_of_key(attend, pair->key),
-                        head->k_scale_step);
-        if (attend->cap == 0.0f) {
+/* The products of query i of a pair with its keys become scores: scaled, capped, with bias, hidden
+ * cells -infinity; cells that the mask hides hold anything. */
+MOEC_LARGE void moec_step_scores(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecBlockPair *pair, long i, float *row) {
+    moec_row_scales(row, pair->keys, head->k_scale, moec_row_of_key(attend, pair->key),
+                    head->k_scale_step);
+    if (attend->cap == 0.0f) {
 #pragma omp simd
-            for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
-        } else {
+        for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
+    } else {
 #pragma omp simd
-            for (long j = 0; j < pair->keys; j++)
-                row[j] = attend->cap * moec_tanh(row[j] * attend->scale / attend->cap);
-        }
-        if (head->bias != NULL) moec_query_bias(head->bias, pair, i, row);
+        for (long j = 0; j < pair->keys; j++)
+            row[j] = attend->cap * moec_tanh(row[j] * attend->scale / attend->cap);
     }
+    if (head->bias != NULL) moec_query_bias(head->bias, pair, i, row);
+    moec_hide(head, pair, i, row, -__builtin_inff());
 }
 
 MOEC_LARGE float moec_row_max(const float *row, MoecRange range, float largest) {
@@ -101,40 +85,130 @@ MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float
     return sum;
 }
 
-/* Adds one block of keys to the running softmax and output of a block of queries. */
-MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecBlockPair *pair, MoecOutput output) {
-    MoecAttendScratch *scratch = &moec_attend_scratch;
-    if (moec_apart(head, pair)) return;
-    moec_scores(attend, head, pair, scratch->score);
-    for (long i = 0; i < pair->queries; i++) {
-        float *row = scratch->score + i * MOEC_ATTEND_KEYS;
-        moec_hide(head, pair, i, row, -__builtin_inff());
-        const MoecRange range =
-            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
-        const float before = scratch->largest[i], largest = moec_row_max(row, range, before);
-        const float fade = largest > before ? moec_exp(before - largest) : 1.0f;
-        const float less = largest == -__builtin_inff() ? 0.0f : largest;
-        scratch->largest[i] = largest;
-        scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
-        moec_row_scales(row, pair->keys, head->v_scale, moec_row_of_key(attend, pair->key),
-                        head->v_scale_step);
-        if (fade != 1.0f) moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
-    }
-    const MoecBlockProduct product = {
-        pair->queries,
-        attend->value_width,
-        pair->keys,
-        moec_rows_of(scratch->score, 0, MOEC_ATTEND_KEYS, MOEC_F32),
-        moec_columns_of(head->v, moec_row_of_key(attend, pair->key), head->v_step, attend->v_type),
-        output.rows,
-        output.step,
-        1,
-        attend->rounded,
-        MOEC_F32,
-        NULL,
-        0};
-    moec_block_multiply(&product);
+/* ---- rows of queries against a few keys ---- */
+
+/* Queries against adjacent rows of keys or values, `weight` between them. */
+typedef struct MoecStepProduct {
+    long rows, keys, width;
+    const float *query[MOEC_STEP_ROWS];
+    const void *cache; /* the first of the keys or values */
+    long step;         /* from one of them to the next */
+    MoecType type;
+    int add;       /* to the weights */
+    float *weight; /* [rows, MOEC_STEP_KEYS] */
+    float *output;
+    long output_step;
+} MoecStepProduct;
+
+/* weight[i][j] = query i . key j for a tile of rows and keys. */
+MOEC_INLINE void moec_step_dots(const MoecStepProduct *x, long i, long j, const long rows,
+                                const long keys, const MoecType type) {
+    const long whole = x->width - x->width % MOEC_LANES;
+    MoecVector sum[MOEC_SIDE_ROWS][MOEC_SIDE_ROWS];
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (long q = 0; q < keys; q++) sum[r][q] = (MoecVector){0};
+    for (long c = 0; c < whole; c += MOEC_LANES)
+#pragma GCC unroll 4
+        for (long q = 0; q < keys; q++) {
+            const MoecVector key =
+                moec_load_wide(moec_at(x->cache, (j + q) * x->step + c, type), type);
+#pragma GCC unroll 4
+            for (long r = 0; r < rows; r++)
+                sum[r][q] += moec_load_vector(x->query[i + r] + c) * key;
+        }
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (long q = 0; q < keys; q++) {
+            float made = moec_vector_sum(sum[r][q]);
+            for (long c = whole; c < x->width; c++)
+                made += x->query[i + r][c] *
+                        moec_value(moec_at(x->cache, (j + q) * x->step + c, type), type);
+            float *to = x->weight + (i + r) * MOEC_STEP_KEYS + j + q;
+            *to = x->add ? *to + made : made;
+        }
+}
+
+MOEC_INLINE void moec_step_dots_of(const MoecStepProduct *x, long i, const long rows,
+                                   const MoecType type) {
+    long j = 0;
+    for (; j + 4 <= x->keys; j += 4) moec_step_dots(x, i, j, rows, 4, type);
+    for (; j < x->keys; j++) moec_step_dots(x, i, j, rows, 1, type);
+}
+
+/* output[i] += sum over the keys of weight[i][j] * value j, for a tile of rows and of vectors. */
+MOEC_INLINE void moec_step_sums(const MoecStepProduct *x, long i, long c, const long rows,
+                                const long wide, const MoecType type) {
+    MoecVector sum[MOEC_SIDE_ROWS][4];
+    float *to = x->output + i * x->output_step + c;
+    const float *weight = x->weight + i * MOEC_STEP_KEYS;
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (long v = 0; v < wide; v++)
+            sum[r][v] = moec_load_vector(to + r * x->output_step + v * MOEC_LANES);
+    for (long j = 0; j < x->keys; j++)
+#pragma GCC unroll 4
+        for (long v = 0; v < wide; v++) {
+            const MoecVector value =
+                moec_load_wide(moec_at(x->cache, j * x->step + c + v * MOEC_LANES, type), type);
+#pragma GCC unroll 4
+            for (long r = 0; r < rows; r++) sum[r][v] += weight[r * MOEC_STEP_KEYS + j] * value;
+        }
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (long v = 0; v < wide; v++)
+            moec_store_vector(to + r * x->output_step + v * MOEC_LANES, sum[r][v]);
+}
+
+MOEC_INLINE void moec_step_sums_of(const MoecStepProduct *x, long i, const long rows,
+                                   const MoecType type) {
+    long c = 0;
+    for (; c + 4 * MOEC_LANES <= x->width; c += 4 * MOEC_LANES)
+        moec_step_sums(x, i, c, rows, 4, type);
+    for (; c + MOEC_LANES <= x->width; c += MOEC_LANES) moec_step_sums(x, i, c, rows, 1, type);
+    for (; c < x->width; c++)
+        for (long r = i; r < i + rows; r++)
+            for (long j = 0; j < x->keys; j++)
+                x->output[r * x->output_step + c] +=
+                    x->weight[r * MOEC_STEP_KEYS + j] *
+                    moec_value(moec_at(x->cache, j * x->step + c, type), type);
+}
+
+/* All rows, as many at a time as there are registers for; `sums`: of values, else scores. */
+MOEC_INLINE void moec_step_product(const MoecStepProduct *x, const int sums, const MoecType type) {
+    const long high = MOEC_LANES == 16 ? 4 : 2, whole = x->rows - x->rows % high;
+    for (long i = 0; i < whole; i += high)
+        if (sums)
+            moec_step_sums_of(x, i, high, type);
+        else
+            moec_step_dots_of(x, i, high, type);
+    for (long i = whole; i < x->rows; i++)
+        if (sums)
+            moec_step_sums_of(x, i, 1, type);
+        else
+            moec_step_dots_of(x, i, 1, type);
+}
+
+MOEC_LARGE void moec_step_by_keys(const MoecStepProduct *x) {
+    if (moec_is_bf16(x->type))
+        moec_step_product(x, 0, MOEC_BF16);
+    else if (moec_is_bytes(x->type))
+        moec_step_product(x, 0, MOEC_BYTE);
+    else
+        moec_step_product(x, 0, MOEC_F32);
+}
+
+MOEC_LARGE void moec_step_by_values(const MoecStepProduct *x) {
+    if (moec_is_bf16(x->type))
+        moec_step_product(x, 1, MOEC_BF16);
+    else if (moec_is_bytes(x->type))
+        moec_step_product(x, 1, MOEC_BYTE);
+    else
+        moec_step_product(x, 1, MOEC_F32);
 }
 
 /* ---- parts of the keys ---- */
@@ -166,42 +240,131 @@ MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long
     return step->buffer + number * (attend->value_width + 2);
 }
 
-/* Prefetches as many keys of a head after these, while these are in use. Inlined, because GCC
- * removes calls of functions that only prefetch. */
-MOEC_INLINE void moec_step_fetch(const MoecAttend *attend, const MoecHead *head, MoecRange keys) {
-    for (long key = keys.end; key < 2 * keys.end - keys.first; key++) {
-        const long row = moec_row_of_key(attend, key);
-        moec_fetch_row(head->k, row, head->k_step, attend->width, attend->k_type, 0);
-        moec_fetch_row(head->v, row, head->v_step, attend->value_width, attend->v_type, 0);
+/* Prefetches the rows of a cache from `row` on. Inlined, because GCC removes calls of functions that
+ * only prefetch. */
+MOEC_INLINE void moec_step_fetch(const void *data, long row, long count, long step, long width,
+                                 MoecType type) {
+    const long size = moec_size(type);
+    const char *from = moec_at(data, row * step, type);
+    for (long i = 0; i < count; i++, from += step * size)
+        for (long at = 0; at < width * size; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
+/* The end of the heads from `first` on, before `end`, that read the same of `shared` heads of keys or
+ * values. */
+MOEC_INLINE long moec_step_sharing(const MoecAttend *attend, long shared, long first, long end) {
+    const long next = first * shared / attend->heads + 1;
+    return moec_least(end, moec_ceil_div(next * attend->heads, shared));
+}
+
+/* Products of all queries of `heads`, which share a head of keys, with a few of its keys. */
+MOEC_FUNCTION void moec_step_multiply(const MoecStep *step, long b, MoecRange heads, MoecRange keys,
+                                      float *weight) {
+    const MoecAttend *attend = step->attend;
+    const MoecHead head = moec_head(attend, step->work, b, heads.first);
+    const long rows = (heads.end - heads.first) * attend->queries;
+    MoecStepProduct product = {.rows = rows,
+                               .keys = keys.end - keys.first,
+                               .step = head.k_step,
+                               .type = attend->k_type,
+                               .weight = weight};
+    moec_step_fetch(head.k, moec_row_of_key(attend, keys.end), product.keys, head.k_step,
+                    attend->width, attend->k_type);
+    for (long c = 0; c < attend->width; c += MOEC_ATTEND_WIDTH) {
+        product.width = moec_least(attend->width - c, MOEC_ATTEND_WIDTH);
+        product.cache =
+            moec_at(head.k, moec_row_of_key(attend, keys.first) * head.k_step + c, attend->k_type);
+        product.add = c > 0;
+        for (long r = 0; r < rows; r++) {
+            const void *query = moec_at(
+                head.q, r % attend->queries * head.q_step + r / attend->queries * attend->width + c,
+                attend->q_type);
+            float *wide = moec_attend_scratch.output + r * MOEC_ATTEND_WIDTH;
+            product.query[r] = moec_is_bf16(attend->q_type) ? wide : query;
+            for (long x = 0; x < product.width && moec_is_bf16(attend->q_type); x++)
+                wide[x] = moec_value(moec_at(query, x, attend->q_type), attend->q_type);
+        }
+        moec_step_by_keys(&product);
     }
 }
 
-/* Adds a few keys to the states of the queries of one head. */
-MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
+/* The scores of the queries of one head with a few keys become weights; sums and outputs so far
+ * fade. */
+MOEC_FUNCTION void moec_step_weights(const MoecStep *step, const MoecHead *head,
+                                     const MoecBlockPair *pair, float *weight, float *state) {
     const MoecAttend *attend = step->attend;
-    MoecAttendScratch *scratch = &moec_attend_scratch;
-    const MoecHead head = moec_head(attend, step->work, b, h);
-    const MoecOutput output = {moec_step_state(step, part, b, h, 0) + 2, attend->value_width + 2,
-                               1};
-    for (long i = 0; i < attend->queries; i++) {
-        scratch->largest[i] = output.rows[i * output.step - 2];
-        scratch->sum[i] = output.rows[i * output.step - 1];
+    const long state_step = attend->value_width + 2;
+    for (long i = 0; i < pair->queries; i++, weight += MOEC_STEP_KEYS, state += state_step) {
+        moec_step_scores(attend, head, pair, i, weight);
+        const MoecRange range =
+            moec_visible_columns(attend, pair->offset + i, pair->key, pair->keys);
+        const float before = state[0], largest = moec_row_max(weight, range, before);
+        const float fade = largest > before ? moec_exp(before - largest) : 1.0f;
+        const float less = largest == -__builtin_inff() ? 0.0f : largest;
+        state[0] = largest;
+        state[1] = state[1] * fade + moec_row_weights(weight, range, pair->keys, less);
+        moec_row_scales(weight, pair->keys, head->v_scale, moec_row_of_key(attend, pair->key),
+                        head->v_scale_step);
+        if (fade != 1.0f) moec_row_scale(state + 2, attend->value_width, fade);
     }
+}
+
+/* Adds a few keys to the states of the queries of adjacent heads. */
+MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, MoecRange heads,
+                                  MoecRange keys) {
+    const MoecAttend *attend = step->attend;
+    MoecHead head = moec_head(attend, step->work, b, heads.first);
     MoecBlockPair pair = {.queries = attend->queries,
                           .key = keys.first,
                           .keys = keys.end - keys.first,
                           .offset = step->position};
     if (step->work->chosen != NULL) {
-        const float *chosen = moec_chosen_at(attend, step->work->chosen, b, h);
+        const float *chosen = moec_chosen_at(attend, step->work->chosen, b, heads.first);
         if (moec_pair_seen(attend, chosen, &pair) == 0) return;
         pair.seen = &moec_chosen_scratch.seen;
     }
-    moec_step_fetch(attend, &head, keys);
-    moec_attend_pair(attend, &head, &pair, output);
-    for (long i = 0; i < attend->queries; i++) {
-        output.rows[i * output.step - 2] = scratch->largest[i];
-        output.rows[i * output.step - 1] = scratch->sum[i];
+    if (moec_apart(&head, &pair)) return;
+    float *weight = moec_attend_scratch.score;
+    const long head_weights = attend->queries * MOEC_STEP_KEYS;
+    for (MoecRange some = {heads.first, 0}; some.first < heads.end; some.first = some.end) {
+        some.end = moec_step_sharing(attend, attend->key_heads, some.first, heads.end);
+        moec_step_multiply(step, b, some, keys, weight + (some.first - heads.first) * head_weights);
     }
+    for (long h = heads.first; h < heads.end; h++) {
+        head = moec_head(attend, step->work, b, h);
+        moec_step_weights(step, &head, &pair, weight + (h - heads.first) * head_weights,
+                          moec_step_state(step, part, b, h, 0));
+    }
+    for (MoecRange some = {heads.first, 0}; some.first < heads.end; some.first = some.end) {
+        some.end = moec_step_sharing(attend, attend->value_heads, some.first, heads.end);
+        head = moec_head(attend, step->work, b, some.first);
+        const MoecStepProduct product = {
+            .rows = (some.end - some.first) * attend->queries,
+            .keys = pair.keys,
+            .width = attend->value_width,
+            .cache =
+                moec_at(head.v, moec_row_of_key(attend, keys.first) * head.v_step, attend->v_type),
+            .step = head.v_step,
+            .type = attend->v_type,
+            .weight = weight + (some.first - heads.first) * head_weights,
+            .output = moec_step_state(step, part, b, some.first, 0) + 2,
+            .output_step = attend->value_width + 2};
+        moec_step_fetch(head.v, moec_row_of_key(attend, keys.end), pair.keys, head.v_step,
+                        attend->value_width, attend->v_type);
+        moec_step_by_values(&product);
+    }
+}
+
+/* The end of the heads from `first` on that are treated together: they share keys or values, and
+ * what is chosen of them. */
+MOEC_FUNCTION long moec_step_together(const MoecStep *step, long first, long end) {
+    const MoecAttend *attend = step->attend;
+    const long chosen = attend->chosen_block[1], most = MOEC_STEP_ROWS / attend->queries;
+    end = moec_least(end, first + most);
+    if (step->work->chosen != NULL) end = moec_least(end, (first / chosen + 1) * chosen);
+    const long keys = moec_step_sharing(attend, attend->key_heads, first, end),
+               values = moec_step_sharing(attend, attend->value_heads, first, end);
+    return keys > values ? keys : values;
 }
 
 /* One part of the keys for some heads: a few keys for all of them, then the next few, so that
@@ -218,7 +381,10 @@ MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecR
     }
     for (MoecRange keys = {first, first}; keys.first < end; keys.first = keys.end) {
         keys.end += moec_keys_behind(step->attend, keys.first, end, MOEC_STEP_KEYS);
-        for (long h = heads.first; h < heads.end; h++) moec_step_keys(step, part, b, h, keys);
+        for (MoecRange some = {heads.first, 0}; some.first < heads.end; some.first = some.end) {
+            some.end = moec_step_together(step, some.first, heads.end);
+            moec_step_keys(step, part, b, some, keys);
+        }
     }
 }
 
@@ -332,8 +498,21 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
         const MoecBlockPair pair = {
             .query = query, .queries = 1, .key = key, .keys = keys, .offset = step->position};
         const MoecRange all = {0, pair.keys};
-        moec_scores(attend, &head, &pair, score);
-        moec_hide(&head, &pair, 0, score, -__builtin_inff());
+        const MoecBlockProduct product = {
+            1,
+            pair.keys,
+            attend->width,
+            moec_rows_of(head.q, query, head.q_step, attend->q_type),
+            moec_rows_of(head.k, moec_row_of_key(attend, key), head.k_step, attend->k_type),
+            score,
+            MOEC_ATTEND_KEYS,
+            0,
+            attend->rounded,
+            MOEC_F32,
+            NULL,
+            0};
+        moec_block_multiply(&product);
+        moec_step_scores(attend, &head, &pair, 0, score);
         for (long j = 0; j < pair.keys; j++) moec_best_offer(best, most, score[j], key + j);
         const float before = largest;
         largest = moec_row_max(score, all, before);

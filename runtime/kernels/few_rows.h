@@ -201,6 +201,8 @@ MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_typ
                            float *c) {
     if (moec_is_bf16(a_type) && moec_is_bf16(b_type))
         moec_dots_of(dots, MOEC_BF16, MOEC_BF16, count, c);
+    else if (moec_is_bf16(a_type) && moec_is_bytes(b_type))
+        moec_dots_of(dots, MOEC_BF16, MOEC_BYTE, count, c);
     else if (moec_is_bf16(a_type))
         moec_dots_of(dots, MOEC_BF16, MOEC_F32, count, c);
     else if (moec_is_bf16(b_type))

@@ -145,14 +145,16 @@ MOEC_INLINE float moec_value(const void *element, MoecType type) {
 
 MOEC_INLINE MoecVector moec_load_vector(const float *x) { return *(const MoecVector *)x; }
 MOEC_INLINE void moec_store_vector(float *x, MoecVector value) { *(MoecVector *)x = value; }
-/* Each half in a word of its own. GCC makes four instructions of a conversion that AVX-512 has as
- * one. */
+/* Each half in a word of its own. GCC makes four instructions of a conversion that is one. */
 MOEC_INLINE MoecWords moec_widen(const void *x) {
 #if defined(__AVX512F__) && !defined(__clang__)
     typedef int16_t Halves __attribute__((vector_size(32)));
     typedef int32_t Words __attribute__((vector_size(64)));
     const Halves halves = (Halves) * (const MoecHalves *)x;
     return (MoecWords)__builtin_ia32_pmovzxwd512_mask(halves, (Words){0}, 0xffff);
+#elif defined(__AVX2__) && !defined(__clang__)
+    typedef int16_t Halves __attribute__((vector_size(16)));
+    return (MoecWords)__builtin_ia32_pmovzxwd256((Halves) * (const MoecHalves *)x);
 #elif defined(MOEC_NEON_HERE)
     return (MoecWords)vmovl_u16(vld1_u16(x));
 #else

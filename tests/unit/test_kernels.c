@@ -150,7 +150,8 @@ static void products_in_batches(void **state) {
         product.c_batch[0] = m * n, product.c_batch[1] = outer * m * n;
         check_product(&product);
     }
-    for (int form = 0; form < 8; form++) { /* operands that the batch shares, or with the batch as an inner dimension */
+    for (int form = 0; form < 8;
+         form++) { /* operands that the batch shares, or with the batch as an inner dimension */
         const long m = 64, n = 40 + up_to(20), k = 33 + up_to(30), batch = 1 + up_to(4);
         MoecProduct product = product_of(m, n, k, form & 4);
         product.batch[0] = batch;
@@ -375,7 +376,8 @@ typedef struct Case {
     double *terms[TENSORS]; /* magnitudes of the terms in the gradients of q, k and sinks */
     double *score, *weight; /* per query */
     double *bend;           /* score / cap, before the bias */
-    signed char *bytes[2];  /* of a decode step: keys and values are these times the scale of their row */
+    signed char
+        *bytes[2]; /* of a decode step: keys and values are these times the scale of their row */
     float *scale[2];
 } Case;
 
@@ -396,7 +398,8 @@ static int is_chosen(const Case *test, long b, long s, long h, long t) {
                heads = (attend->heads + block[1] - 1) / block[1],
                keys = (attend->places + block[2] - 1) / block[2],
                first = attend->chosen_all ? 0 : b * queries;
-    return test->x[CHOSEN][((first + s / block[0]) * heads + h / block[1]) * keys + t / block[2]] != 0;
+    return test->x[CHOSEN][((first + s / block[0]) * heads + h / block[1]) * keys + t / block[2]] !=
+           0;
 }
 
 /* All pairs, none, or some; the block of the query itself or not. */
@@ -442,29 +445,50 @@ static void check_ring(Case *test, const float *sink, const float *documents) {
     free(k), free(v);
 }
 
-/* Quantizes rows of keys or values to integers times one factor per row: x and its integers. */
+/* Quantizes rows of keys or values to integers times one power of two per row, which bf16 represents exactly: x and its
+ * integers. */
 static void round_rows(float *x, long count, long width, signed char *bytes, float *scale) {
     for (long i = 0; i < count; i++) {
         float most = 0;
         for (long j = 0; j < width; j++) most = fmaxf(most, fabsf(x[i * width + j]));
-        scale[i] = most / 127;
+        scale[i] = exp2f(ceilf(log2f(most / 127)));
         for (long j = 0; j < width; j++) {
-            bytes[i * width + j] = (signed char)lrintf(x[i * width + j] * 127 / most);
+            bytes[i * width + j] = (signed char)lrintf(x[i * width + j] / scale[i]);
             x[i * width + j] = scale[i] * (float)bytes[i * width + j];
         }
     }
 }
 
-/* Repeats the decode step with keys and values in int8. */
-static void check_bytes(Case *test, const float *sink, const float *documents) {
-    MoecAttend attend = test->attend;
-    attend.k_type = attend.v_type = MOEC_BYTE;
-    const MoecAttendWork work = {test->x[Q],   test->bytes[0],  test->bytes[1], sink,
-                                 documents,    test->scale[0],  test->scale[1], test->x[O],
-                                 test->x[LSE], chosen_of(test), bias_of(test)};
-    moec_attend_step(&attend, test->position, &work);
-    assert_close(test->x[O], test->right[O], test->size[O], 3e-6);
-    assert_close(test->x[LSE], test->right[LSE], test->size[LSE], 3e-6);
+static MoecBf16 *halves_of(const Case *test, int tensor) {
+    MoecBf16 *halves = malloc((size_t)test->size[tensor] * sizeof *halves);
+    for (long i = 0; i < test->size[tensor]; i++) halves[i] = moec_bf16(test->x[tensor][i]);
+    return halves;
+}
+
+/* Repeats the decode step with keys and values in int8 or bf16, and queries in f32 or bf16. */
+static void check_types(Case *test, const float *sink, const float *documents) {
+    MoecBf16 *q = halves_of(test, Q), *k = halves_of(test, K), *v = halves_of(test, V);
+    for (int i = 0; i < 4; i++) {
+        const int halves = i / 2;
+        MoecAttend attend = test->attend;
+        attend.q_type = i % 2 ? MOEC_BF16 : MOEC_F32;
+        attend.k_type = attend.v_type = halves ? MOEC_BF16 : MOEC_BYTE;
+        const MoecAttendWork work = {.q = i % 2 ? (void *)q : test->x[Q],
+                                     .k = halves ? (void *)k : test->bytes[0],
+                                     .v = halves ? (void *)v : test->bytes[1],
+                                     .sink = sink,
+                                     .documents = documents,
+                                     .k_scale = halves ? NULL : test->scale[0],
+                                     .v_scale = halves ? NULL : test->scale[1],
+                                     .o = test->x[O],
+                                     .lse = test->x[LSE],
+                                     .chosen = chosen_of(test),
+                                     .bias = bias_of(test)};
+        moec_attend_step(&attend, test->position, &work);
+        assert_close(test->x[O], test->right[O], test->size[O], 3e-6);
+        assert_close(test->x[LSE], test->right[LSE], test->size[LSE], 3e-6);
+    }
+    free(q), free(k), free(v);
 }
 
 static Case case_new(MoecAttend attend, int is_step) {
@@ -480,7 +504,8 @@ static Case case_new(MoecAttend attend, int is_step) {
                                 attend.heads,
                                 key_count,
                                 attend.batch * attend.queries * attend.heads * attend.places,
-                                attend.batch * attend.heads * (later ? 2 * attend.places - 1 : attend.places)};
+                                attend.batch * attend.heads *
+                                    (later ? 2 * attend.places - 1 : attend.places)};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -491,7 +516,8 @@ static Case case_new(MoecAttend attend, int is_step) {
         test.terms[i] = zeros(size[i]);
     }
     test.has_documents = lrand48() % 2;
-    long document = 0, mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
+    long document = 0,
+         mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
     for (long i = 0; i < key_count; i++) {
         document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
         test.x[DOCUMENTS][i] = (float)document;
@@ -503,6 +529,7 @@ static Case case_new(MoecAttend attend, int is_step) {
         if (is_step)
             round_rows(test.x[K + i], size[K + i] / width, width, test.bytes[i], test.scale[i]);
     }
+    for (long i = 0; i < size[Q] && is_step; i++) test.x[Q][i] = moec_load(moec_bf16(test.x[Q][i]));
     if (attend.queries != attend.keys && !is_step) test.has_documents = 0;
     test.has_bias = lrand48() % 3 == 0 && (attend.queries == attend.keys || is_step);
     choose_pairs(&test);
@@ -630,7 +657,7 @@ static void check_attention(MoecAttend attend, int is_step) {
         moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
     assert_close(x[O], test.right[O], test.size[O], 3e-6);
     assert_close(x[LSE], test.right[LSE], test.size[LSE], 3e-6);
-    if (is_step) check_bytes(&test, sink, documents);
+    if (is_step) check_types(&test, sink, documents);
     if (is_step && attend.mask == MOEC_MASK_WINDOW) check_ring(&test, sink, documents);
     if (!is_step) {
         const MoecAttendSaved saved = {x[Q], x[K],   x[V],    sink,   documents,
@@ -675,6 +702,33 @@ static void attention_of_all_kinds(void **state) {
         }
         attend.places = attend.keys;
         check_attention(attend, is_step);
+    }
+}
+
+/* Heads of published models: alone, in groups of eight, one for all, more values than keys, a latent vector for all, and
+ * more heads than are treated together. */
+static void attention_of_a_step_in_use(void **state) {
+    (void)state;
+    static const long shapes[][5] = {{8, 8, 8, 64, 64},    {32, 4, 4, 128, 128},
+                                     {16, 1, 1, 64, 64},   {32, 4, 16, 64, 64},
+                                     {16, 1, 1, 576, 512}, {80, 2, 1, 128, 128}};
+    for (int run = 0; run < 24; run++) {
+        const long *shape = shapes[run % 6], keys = 1000 + up_to(500);
+        check_attention(
+            (MoecAttend){.batch = 1 + run % 2,
+                         .queries = run < 12 ? 1 : up_to(8),
+                         .keys = keys,
+                         .places = keys,
+                         .heads = shape[0],
+                         .key_heads = shape[1],
+                         .value_heads = shape[2],
+                         .width = shape[3],
+                         .value_width = shape[4],
+                         .mask = run % 5 ? MOEC_MASK_CAUSAL : MOEC_MASK_WINDOW,
+                         .window = 700,
+                         .scale = 0.125f,
+                         .chosen_block = {1, shape[0] / shape[1], run % 4 == 3 ? 64 : 0}},
+            1);
     }
 }
 
@@ -726,10 +780,10 @@ static void attention_to_chosen_pairs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_all_shapes),    cmocka_unit_test(products_in_batches),
-        cmocka_unit_test(grouped_products),          cmocka_unit_test(top_marks_the_largest),
-        cmocka_unit_test(packing_sorts_rows),        cmocka_unit_test(attention_of_all_kinds),
-        cmocka_unit_test(attention_to_chosen_pairs),
+        cmocka_unit_test(products_of_all_shapes),     cmocka_unit_test(products_in_batches),
+        cmocka_unit_test(grouped_products),           cmocka_unit_test(top_marks_the_largest),
+        cmocka_unit_test(packing_sorts_rows),         cmocka_unit_test(attention_of_all_kinds),
+        cmocka_unit_test(attention_of_a_step_in_use), cmocka_unit_test(attention_to_chosen_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
