@@ -30,7 +30,7 @@ for result in "$out/$name"/*/seed_*/result.json; do
     [ -f "$result" ] || continue
     run=${result%/result.json}
     awk '/"val_|"diverged"/ || (match($0, /"step":[0-9]+/) && substr($0, RSTART + 7, RLENGTH - 7) % 20 == 0)' "$run/log.jsonl" |
-        sed 's/,"[a-z_]*\.layer":\[[^]]*\]//g' >"$run/log.part"
+        sed 's/,"[a-z_]*\.layer":\[[][0-9a-z.,+-]*\]//g' >"$run/log.part"
     mv "$run/log.part" "$run/log.jsonl"
     for file in log.jsonl run.json result.json; do echo "${run#"$out/"}/$file"; done >>"$list"
 done

@@ -240,8 +240,8 @@ MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long
     return step->buffer + number * (attend->value_width + 2);
 }
 
-/* Prefetches the rows of a cache from `row` on. Inlined, because GCC removes calls of functions that
- * only prefetch. */
+/* Prefetches the rows of a cache from `row` on. Inlined, because GCC removes calls of functions
+ * that only prefetch. */
 MOEC_INLINE void moec_step_fetch(const void *data, long row, long count, long step, long width,
                                  MoecType type) {
     const long size = moec_size(type);
@@ -250,7 +250,7 @@ MOEC_INLINE void moec_step_fetch(const void *data, long row, long count, long st
         for (long at = 0; at < width * size; at += 64) __builtin_prefetch(from + at, 0, 2);
 }
 
-/* The end of the heads from `first` on, before `end`, that read the same of `shared` heads of keys or
+/* The end of the heads from `first` on, before `end`, with the same of `shared` heads of keys or
  * values. */
 MOEC_INLINE long moec_step_sharing(const MoecAttend *attend, long shared, long first, long end) {
     const long next = first * shared / attend->heads + 1;
@@ -356,7 +356,7 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, MoecR
 }
 
 /* The end of the heads from `first` on that are treated together: they share keys or values, and
- * what is chosen of them. */
+ * the row of `chosen`. */
 MOEC_FUNCTION long moec_step_together(const MoecStep *step, long first, long end) {
     const MoecAttend *attend = step->attend;
     const long chosen = attend->chosen_block[1], most = MOEC_STEP_ROWS / attend->queries;

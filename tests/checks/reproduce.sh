@@ -47,12 +47,13 @@ quick > "$work/found" && wrong "other losses are accepted"
 mkdir "$work/here"
 cp examples/reproduce/piece.sh "$work/here"
 swept_model here/small 60 20
-echo 'experiment pair { baseline = small, vary train.lr = [1e-3], seeds = 2 }' >> "$work/here/small.moe"
+echo 'experiment pair { baseline = small, vary ffn = [moe { experts = 4, expert.hidden_dim = 8, top_k = 1 }], seeds = 2 }' >> "$work/here/small.moe"
 for folder in first second; do
     DATA="$work/text" OUT="$work/$folder" MOEC=moec sh "$work/here/piece.sh" small.moe:pair > "$work/$folder.log" 2>&1 || wrong "piece.sh: $(cat "$work/$folder.log")"
 done
 grep -q 'pair.tar.xz: 4 finished runs' "$work/second.log" || wrong "not all runs are kept: $(cat "$work/second.log")"
 grep -q '(4 of 4 runs)' "$work/second.log" && wrong "a run is repeated: $(cat "$work/second.log")"
+grep -q 'is ignored' "$work/second.log" && wrong "a kept log is not readable: $(cat "$work/second.log")"
 grep -q '"step":40' "$work"/second/pair/base/seed_1/log.jsonl || wrong "no logs are kept"
 cmp "$work/first/pair/table.csv" "$work/second/pair/table.csv" || wrong "another table"
 exit 0

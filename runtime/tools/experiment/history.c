@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/message.h"
 #include "moec.h"
 #include "training/checkpoint.h"
 
@@ -165,15 +166,18 @@ bool history_open(History *history, const char *folder, bool whole) {
     char *path = path_join(folder, "log.jsonl"), *text = NULL;
     FILE *file = file_stream(path, "pass an output directory of moec train");
     size_t capacity = 0;
-    free(path);
-    if (!file) return false;
-    column_for(history, "step");
-    while (getline(&text, &capacity, file) > 0) {
+    if (file) column_for(history, "step");
+    for (long number = 1; file && getline(&text, &capacity, file) > 0; number++) {
         json_auto_t *line = json_loads(text, 0, NULL);
-        if (line) add_log_line(history, line);
+        if (line)
+            add_log_line(history, line);
+        else if (strchr(text, '\n'))
+            note_message("%s:%ld is ignored: it is not a JSON object", path, number);
     }
-    fclose(file);
+    free(path);
     free(text);
+    if (!file) return false;
+    fclose(file);
     rename_columns(history, folder);
     return true;
 }
