@@ -389,42 +389,86 @@ MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
     made->scale = most < infinite ? 0x1p-21f * power : moec_from_bits(infinite | 1u << 22);
 }
 
-/* Adds the terms of one part of a panel for `rows` rows: exact sums of integers, rounded once. */
+/* Bytes of the even and the odd terms of words w of 4 of a part. */
+MOEC_INLINE void moec_part_bytes(const void *panel, long p, const int w, long column,
+                                 const MoecType type, MoecBytes *made) {
+    const MoecWords words = *(const MoecWords *)moec_panel_words(panel, p, w, column, type);
+    const int ternary = moec_is_ternary(type), first = ternary ? w % 2 * 4 : 0;
+    const uint32_t mask = ternary ? 0x03030303u : 0x0F0F0F0Fu;
+    made[0] = (MoecBytes)(words >> first & mask);
+    made[1] = (MoecBytes)(words >> (ternary ? first + 2 : 4) & mask);
+}
+
+/* The sum of the terms of a row times -8, or -1 of ternary integers, which are stored from 0 on. */
+MOEC_INLINE MoecWords moec_less_eight(const MoecDigits *x, const MoecType type) {
+    return (MoecWords){0} - (uint32_t)(moec_is_ternary(type) ? x->eight / 8 : x->eight);
+}
+
+MOEC_INLINE MoecVector moec_part_sum(MoecWords whole, const MoecDigits *x, MoecVector scale) {
+    typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+    return scale * x->scale * __builtin_convertvector((Signed)whole, MoecVector);
+}
+
+/* Adds the terms of one part of a panel for `rows` rows: exact sums of integers, rounded once. With
+ * 32 registers, all bytes of the part stay in registers; with 16, the sums of two vectors do. */
 MOEC_INLINE void moec_add_part(const void *panel, const MoecDigits *const *a, long p,
                                const long rows, const MoecType type,
                                MoecVector sum[4][MOEC_PANEL_VECTORS]) {
-    const int ternary = moec_is_ternary(type);
-#pragma GCC unroll 2
-    for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
-        MoecBytes b[MOEC_PANEL_DEPTH / 8][2];
+#ifdef __AVX512BW__
+    MoecBytes b[MOEC_PANEL_DEPTH / 8][2];
+#pragma GCC unroll 4
+    for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) moec_part_bytes(panel, p, w, 0, type, b[w]);
+    const MoecVector scale = moec_panel_scales(panel, p, 0, type);
+#pragma GCC unroll 4
+    for (long r = 0; r < rows; r++) {
+        const MoecDigits *x = a[r] + p;
+        MoecWords whole = moec_less_eight(x, type);
+#pragma GCC unroll 3
+        for (int d = 0; d < MOEC_DIGITS; d++) {
+            MoecBytes digit = {0};
+#pragma GCC unroll 4
+            for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
+                digit = moec_add_bytes(digit, b[w][0], moec_every(x->digits[d][0][w]));
+                digit = moec_add_bytes(digit, b[w][1], moec_every(x->digits[d][1][w]));
+            }
+            whole += (MoecWords)moec_sums(digit) << 8 * d;
+        }
+        sum[r][0] += moec_part_sum(whole, x, scale);
+    }
+#else
+    for (long r = 0; r < rows; r++) {
+        const MoecDigits *x = a[r] + p;
+        MoecBytes digit[2][MOEC_DIGITS];
+#pragma GCC unroll 3
+        for (int d = 0; d < MOEC_DIGITS; d++) digit[0][d] = digit[1][d] = (MoecBytes){0};
+        /* GCC would keep digits of several panels on the stack */
+        __asm__ volatile("" ::: "memory");
 #pragma GCC unroll 4
         for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
-            const MoecWords words =
-                *(const MoecWords *)moec_panel_words(panel, p, w, v * MOEC_LANES, type);
-            const uint32_t mask = ternary ? 0x03030303u : 0x0F0F0F0Fu;
-            const int first = ternary ? w % 2 * 4 : 0;
-            b[w][0] = (MoecBytes)(words >> first & mask);
-            b[w][1] = (MoecBytes)(words >> (ternary ? first + 2 : 4) & mask);
-        }
-        const MoecVector scale = moec_panel_scales(panel, p, v * MOEC_LANES, type);
-#pragma GCC unroll 4
-        for (long r = 0; r < rows; r++) {
-            const MoecDigits *x = a[r] + p;
-            MoecWords whole = (MoecWords){0} - (uint32_t)(ternary ? x->eight / 8 : x->eight);
+            MoecBytes b[2][2];
+            moec_part_bytes(panel, p, w, 0, type, b[0]);
+            moec_part_bytes(panel, p, w, MOEC_LANES, type, b[1]);
 #pragma GCC unroll 3
-            for (int d = 0; d < MOEC_DIGITS; d++) {
-                MoecBytes digit = {0};
-#pragma GCC unroll 4
-                for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
-                    digit = moec_add_bytes(digit, b[w][0], moec_every(x->digits[d][0][w]));
-                    digit = moec_add_bytes(digit, b[w][1], moec_every(x->digits[d][1][w]));
+            for (int d = 0; d < MOEC_DIGITS; d++)
+#pragma GCC unroll 2
+                for (int half = 0; half < 2; half++) {
+                    const MoecBytes four = moec_every(x->digits[d][half][w]);
+                    digit[0][d] = moec_add_bytes(digit[0][d], b[0][half], four);
+                    digit[1][d] = moec_add_bytes(digit[1][d], b[1][half], four);
+                    /* GCC would add all products at the end, from the stack. */
+                    __asm__("" : "+x"(digit[0][d]), "+x"(digit[1][d]));
                 }
-                whole += (MoecWords)moec_sums(digit) << 8 * d;
-            }
-            typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
-            sum[r][v] += scale * x->scale * __builtin_convertvector((Signed)whole, MoecVector);
+        }
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; v++) {
+            MoecWords whole = moec_less_eight(x, type);
+#pragma GCC unroll 3
+            for (int d = 0; d < MOEC_DIGITS; d++)
+                whole += (MoecWords)moec_sums(digit[v][d]) << 8 * d;
+            sum[r][v] += moec_part_sum(whole, x, moec_panel_scales(panel, p, v * MOEC_LANES, type));
         }
     }
+#endif
 }
 
 #else
