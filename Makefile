@@ -219,7 +219,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a
 
 # With the bf16 instructions of this CPU, at any speed.
 $(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native -DMOEC_FAST_PAIRS=1
-$(BUILD)/tests/unit/test_packed: CFLAGS += -march=native
+$(BUILD)/tests/unit/test_packed $(BUILD)/tests/unit/test_kernels: CFLAGS += -march=native
 
 .PHONY: help
 help:
