@@ -33,7 +33,7 @@ enum {
     MOEC_ATTEND_WIDTH = 256,    /* so much of the width is packed at a time; of values, where the
                                    output is bf16, there is no more */
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
-    MOEC_STEP_KEYS = 32,        /* keys read by one head before the next head reads them */
+    MOEC_STEP_KEYS = 32,        /* keys read by heads that share them before other heads read */
     MOEC_STEP_ROWS = 32,        /* queries that read keys together */
     MOEC_STEP_PART = 128,       /* minimum number of keys per task */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */

@@ -193,23 +193,17 @@ MOEC_INLINE void moec_step_product(const MoecStepProduct *x, const int sums, con
             moec_step_dots_of(x, i, 1, type);
 }
 
-MOEC_LARGE void moec_step_by_keys(const MoecStepProduct *x) {
+MOEC_INLINE void moec_step_typed(const MoecStepProduct *x, const int sums) {
     if (moec_is_bf16(x->type))
-        moec_step_product(x, 0, MOEC_BF16);
+        moec_step_product(x, sums, MOEC_BF16);
     else if (moec_is_bytes(x->type))
-        moec_step_product(x, 0, MOEC_BYTE);
+        moec_step_product(x, sums, MOEC_BYTE);
     else
-        moec_step_product(x, 0, MOEC_F32);
+        moec_step_product(x, sums, MOEC_F32);
 }
 
-MOEC_LARGE void moec_step_by_values(const MoecStepProduct *x) {
-    if (moec_is_bf16(x->type))
-        moec_step_product(x, 1, MOEC_BF16);
-    else if (moec_is_bytes(x->type))
-        moec_step_product(x, 1, MOEC_BYTE);
-    else
-        moec_step_product(x, 1, MOEC_F32);
-}
+MOEC_LARGE void moec_step_by_keys(const MoecStepProduct *x) { moec_step_typed(x, 0); }
+MOEC_LARGE void moec_step_by_values(const MoecStepProduct *x) { moec_step_typed(x, 1); }
 
 /* ---- parts of the keys ---- */
 

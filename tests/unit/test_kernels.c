@@ -150,8 +150,7 @@ static void products_in_batches(void **state) {
         product.c_batch[0] = m * n, product.c_batch[1] = outer * m * n;
         check_product(&product);
     }
-    for (int form = 0; form < 8;
-         form++) { /* operands that the batch shares, or with the batch as an inner dimension */
+    for (int form = 0; form < 8; form++) { /* operands that the batch shares, or with the batch as an inner dimension */
         const long m = 64, n = 40 + up_to(20), k = 33 + up_to(30), batch = 1 + up_to(4);
         MoecProduct product = product_of(m, n, k, form & 4);
         product.batch[0] = batch;
@@ -376,8 +375,7 @@ typedef struct Case {
     double *terms[TENSORS]; /* magnitudes of the terms in the gradients of q, k and sinks */
     double *score, *weight; /* per query */
     double *bend;           /* score / cap, before the bias */
-    signed char
-        *bytes[2]; /* of a decode step: keys and values are these times the scale of their row */
+    signed char *bytes[2];  /* of a decode step: keys and values are these times the scale of their row */
     float *scale[2];
 } Case;
 
@@ -398,8 +396,7 @@ static int is_chosen(const Case *test, long b, long s, long h, long t) {
                heads = (attend->heads + block[1] - 1) / block[1],
                keys = (attend->places + block[2] - 1) / block[2],
                first = attend->chosen_all ? 0 : b * queries;
-    return test->x[CHOSEN][((first + s / block[0]) * heads + h / block[1]) * keys + t / block[2]] !=
-           0;
+    return test->x[CHOSEN][((first + s / block[0]) * heads + h / block[1]) * keys + t / block[2]] != 0;
 }
 
 /* All pairs, none, or some; the block of the query itself or not. */
@@ -504,8 +501,7 @@ static Case case_new(MoecAttend attend, int is_step) {
                                 attend.heads,
                                 key_count,
                                 attend.batch * attend.queries * attend.heads * attend.places,
-                                attend.batch * attend.heads *
-                                    (later ? 2 * attend.places - 1 : attend.places)};
+                                attend.batch * attend.heads * (later ? 2 * attend.places - 1 : attend.places)};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -516,8 +512,7 @@ static Case case_new(MoecAttend attend, int is_step) {
         test.terms[i] = zeros(size[i]);
     }
     test.has_documents = lrand48() % 2;
-    long document = 0,
-         mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
+    long document = 0, mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
     for (long i = 0; i < key_count; i++) {
         document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
         test.x[DOCUMENTS][i] = (float)document;

@@ -163,20 +163,18 @@ static void rename_columns(History *history, const char *folder) {
 
 bool history_open(History *history, const char *folder, bool whole) {
     *history = (History){.whole = whole};
-    char *path = path_join(folder, "log.jsonl"), *text = NULL;
+    AUTO_FREE char *path = path_join(folder, "log.jsonl"), *text = NULL;
     FILE *file = file_stream(path, "pass an output directory of moec train");
     size_t capacity = 0;
-    if (file) column_for(history, "step");
-    for (long number = 1; file && getline(&text, &capacity, file) > 0; number++) {
+    if (!file) return false;
+    column_for(history, "step");
+    for (long number = 1; getline(&text, &capacity, file) > 0; number++) {
         json_auto_t *line = json_loads(text, 0, NULL);
         if (line)
             add_log_line(history, line);
         else if (strchr(text, '\n'))
             note_message("%s:%ld is ignored: it is not a JSON object", path, number);
     }
-    free(path);
-    free(text);
-    if (!file) return false;
     fclose(file);
     rename_columns(history, folder);
     return true;
