@@ -7,7 +7,7 @@
  * that a process of a mesh receives have memory for the rows of all processes, of which few arrive,
  * and the system allocates pages at their first access. The offset of a tensor is therefore the one
  * at which it accesses the fewest bytes that no other tensor accesses. Large tensors come first. In
- * such a program, the best of several orders counts: none is the best for all programs.
+ * such a program, other orders are tried until little more is accessed than is live at once.
  */
 #include "schedule/kernel.h"
 #include "base/must.h"
@@ -231,20 +231,9 @@ static int by_bytes(const void *a, const void *b) {
     return one < other ? -1 : 1;
 }
 
-static int by_end(const void *a, const void *b) {
-    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
-    return one->last != other->last ? other->last - one->last : by_bytes(a, b);
-}
-
-static int rows_by_end(const void *a, const void *b) {
-    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
-    const int rows = one->touched < one->part, others = other->touched < other->part;
-    return rows != others ? others - rows : by_end(a, b);
-}
-
 static double bytes_over_time(const Allocation *allocation) {
-    const double share = (double)allocation->touched / (double)allocation->part;
-    return share * (double)allocation->bytes * (allocation->last - allocation->first + 1);
+    return (double)(touched_parts(allocation) * allocation->touched) *
+           (allocation->last - allocation->first + 1);
 }
 
 static int by_bytes_over_time(const void *a, const void *b) {
@@ -253,32 +242,63 @@ static int by_bytes_over_time(const void *a, const void *b) {
     return one != other ? (one < other ? 1 : -1) : by_bytes(a, b);
 }
 
-static int (*const orders[])(const void *, const void *) = {by_bytes, by_end, rows_by_end,
-                                                            by_bytes_over_time};
-
-/* Sorts the owners. Returns the number of accessed bytes and a sixteenth of all, which a GPU
- * allocates. */
-static size_t place_in_order(Placing *placing, Allocation **owners, int count, int order) {
+/* Places the owners in this order. Returns the bytes that they access. */
+static size_t place_all(Placing *placing, Allocation *const *owners, int count) {
+    size_t bytes = 0;
     placing->count = placing->touched_count = 0;
     placing->end = 0;
-    qsort(owners, (size_t)count, sizeof *owners, orders[order]);
     for (int i = 0; i < count; i++) place_allocation(placing, owners[i]);
-    size_t bytes = placing->end / 16;
     for (int i = 0; i < placing->touched_count; i++)
         bytes += placing->touched[i].end - placing->touched[i].start;
     return bytes;
 }
 
-static int best_order(Placing *placing, Allocation **owners, int count) {
-    size_t least = SIZE_MAX;
-    int best = 0;
-    for (int order = 0; order < (int)(sizeof orders / sizeof *orders); order++) {
-        const size_t bytes = place_in_order(placing, owners, count, order);
-        if (bytes >= least) continue;
-        least = bytes;
-        best = order;
+/* The most bytes that are accessed by simultaneously live tensors. */
+static size_t most_live_bytes(Allocation *const *owners, int count) {
+    size_t most = 0;
+    for (int i = 0; i < count; i++) {
+        size_t live = 0;
+        for (int j = 0; j < count; j++)
+            if (owners[j]->first <= owners[i]->first && owners[j]->last >= owners[i]->first)
+                live += touched_parts(owners[j]) * owners[j]->touched;
+        if (live > most) most = live;
     }
-    return best;
+    return most;
+}
+
+static void move_owner(Allocation **owners, int from, int to) {
+    Allocation *moved = owners[from];
+    const int step = from < to ? 1 : -1;
+    for (int i = from; i != to; i += step) owners[i] = owners[i + step];
+    owners[to] = moved;
+}
+
+/* A linear congruential generator: Numerical Recipes, section 7.1. */
+static int random_below(uint32_t *state, int count) {
+    *state = *state * 1664525 + 1013904223;
+    return (int)((uint64_t)*state * (uint64_t)count >> 32);
+}
+
+enum { MOST_TRIES = 1000 };
+#define ENOUGH 1.08 /* times the bytes that are live at once */
+
+/* Moves single owners to other positions in the order, as long as no more bytes are accessed. Of a
+ * GPU's memory, a sixteenth counts, since a GPU allocates all of it. */
+static void improve_order(Placing *placing, Allocation **owners, int count) {
+    const double enough = ENOUGH * (double)most_live_bytes(owners, count);
+    size_t bytes = place_all(placing, owners, count), least = bytes + placing->end / 16;
+    uint32_t random = 1;
+    for (int i = 0; i < MOST_TRIES && (double)bytes > enough; i++) {
+        const int from = random_below(&random, count), to = random_below(&random, count);
+        move_owner(owners, from, to);
+        const size_t other = place_all(placing, owners, count), cost = other + placing->end / 16;
+        if (cost <= least) {
+            least = cost;
+            bytes = other;
+        } else {
+            move_owner(owners, to, from);
+        }
+    }
 }
 
 void assign_offsets(Schedule *schedule) {
@@ -293,7 +313,9 @@ void assign_offsets(Schedule *schedule) {
         if (!reserves) owned[i].part = owned[i].touched = owned[i].bytes;
         if (owned[i].bytes && !owned[i].over) owners[count++] = &owned[i];
     }
-    place_in_order(&placing, owners, count, reserves ? best_order(&placing, owners, count) : 0);
+    qsort(owners, (size_t)count, sizeof *owners, reserves ? by_bytes_over_time : by_bytes);
+    if (reserves) improve_order(&placing, owners, count);
+    place_all(&placing, owners, count);
     schedule->arena_bytes = placing.end;
     for (int i = 0; i < program->tensors.count; i++) {
         Allocation *allocation = &schedule->allocations[i];
