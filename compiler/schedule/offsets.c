@@ -282,8 +282,8 @@ static int random_below(uint32_t *state, int count) {
 enum { MOST_TRIES = 1000 };
 #define ENOUGH 1.08 /* times the bytes that are live at once */
 
-/* Moves single owners to other positions in the order, as long as no more bytes are accessed. Of a
- * GPU's memory, a sixteenth counts, since a GPU allocates all of it. */
+/* Moves single owners to other positions in the order if this needs no more memory: the accessed
+ * bytes and a sixteenth of the block, because a GPU allocates the whole block. */
 static void improve_order(Placing *placing, Allocation **owners, int count) {
     const double enough = ENOUGH * (double)most_live_bytes(owners, count);
     size_t bytes = place_all(placing, owners, count), least = bytes + placing->end / 16;
