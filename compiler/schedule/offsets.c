@@ -242,7 +242,7 @@ static int by_bytes_over_time(const void *a, const void *b) {
     return one != other ? (one < other ? 1 : -1) : by_bytes(a, b);
 }
 
-/* Places the owners in this order. Returns the bytes that they access. */
+/* Sets the offsets of the owners in this order. Returns the bytes that they access. */
 static size_t place_all(Placing *placing, Allocation *const *owners, int count) {
     size_t bytes = 0;
     placing->count = placing->touched_count = 0;
