@@ -18,16 +18,19 @@
 
 extern char **environ;
 
-/* gnu11, not c11, for contraction to fused multiply-adds. No flag changes results for finite
- * numbers. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions on AVX-512;
- * without the width preference it uses half of the vector registers. The hot loops of the kernels
- * use vector types: -O3 would only compile longer. */
+/* gnu11, not c11, for contraction to fused multiply-adds. On some processors GCC contracts a sum of
+ * products or not, depending on the rest of the loop, unless avoid-fma-max-bits is 0; processes of
+ * a mesh, which run other loops, would then have other bits. No other flag changes results for
+ * finite numbers. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions on
+ * AVX-512; without the width preference it uses half of the vector registers. The hot loops of the
+ * kernels use vector types: -O3 would only compile longer. */
 static const char *const flags[] = {"-std=gnu11",
                                     "-O2",
                                     "-ftree-vectorize",
                                     "-march=native",
 #ifdef __x86_64__
                                     "-mprefer-vector-width=512",
+                                    "--param=avoid-fma-max-bits=0",
 #endif
                                     "-fno-math-errno",
                                     "-fno-trapping-math",

@@ -22,6 +22,8 @@ model mixture = decoder {
 model nested = mixture { dim = 16, ffn.expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }
 model twice = nested { ffn.expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } }
 model thrice = twice { ffn.expert.expert = moe { experts = 2, top_k = 1, expert = swiglu { hidden_dim = 8 } }, ffn.expert.shared_expert = swiglu { hidden_dim = 8 } }
+# 16 elements are two vectors of AVX2, whose loop GCC unrolls in some kernels.
+model two_vectors = mixture { dim = 32, dropout = 0, ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 } } }
 model dense = mixture { ffn = swiglu { hidden_dim = 8 } }
 SPEC
 train() { # OUT ARGUMENTS...: the command line, after a launcher
@@ -48,8 +50,8 @@ launcher= train "$work/moved" -q --resume --stop-after 4 >/dev/null
 launcher=$two train "$work/moved" -q --resume --mesh data=auto,expert=2 >/dev/null
 same "$work/straight" "$work/moved"
 
-# Experts inside experts.
-for model in nested twice; do
+# Experts inside experts, and narrow ones.
+for model in nested twice two_vectors; do
     rm -rf "$work/one" "$work/two"
     launcher= train "$work/one" -q --steps 2 >/dev/null
     launcher=$two train "$work/two" -q --steps 2 --mesh expert=2 >/dev/null
