@@ -13,13 +13,15 @@ MoecCompiler *compiler_new(void) {
 
 /* ---- bounds ---- */
 
-/* Memory limit for opening and compiling a spec. Models within the limits of the elaborator need
- * less; this limit catches unforeseen cases and machines with less memory. */
+/* Memory limit for opening a spec, and for each program that is compiled from it. Models within the
+ * limits of the elaborator need less; this limit catches unforeseen cases and machines with less
+ * memory. */
 enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
 
 static void stop_without_memory(void *data) {
     MoecCompiler *compiler = data;
-    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
+    bool large = arena_bytes(compiler->arena) - compiler->bytes_before >
+                 (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
     arena_limit(compiler->arena, 0, NULL, NULL);
     if (large)
         report_error(&compiler->reports, compiler->reports.at,
@@ -33,7 +35,9 @@ static void stop_without_memory(void *data) {
 }
 
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
-    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, stop_without_memory, compiler);
+    compiler->bytes_before = arena_bytes(compiler->arena);
+    arena_limit(compiler->arena, compiler->bytes_before + (size_t)MEGABYTE * MAX_MEGABYTES,
+                stop_without_memory, compiler);
     bool whole = reports_guard(&compiler->reports, run, data);
     arena_limit(compiler->arena, 0, NULL, NULL);
     return whole;

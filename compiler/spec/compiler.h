@@ -8,6 +8,7 @@
 
 struct MoecCompiler {
     Arena *arena, *scratch; /* scratch: of one step */
+    size_t bytes_before;    /* of the arena, before the current bounded run */
     Reports reports;
     Unit *unit;
     const char *model;
