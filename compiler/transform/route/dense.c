@@ -5,6 +5,7 @@
  * faster only if the mask has few entries.
  *
  *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]      rows: up[n,.,.] is read once per group
+ *     h[b,s,f] = sum[d] x[b,s,d] * up[d,f]          rows of a mask on[b,s]: all are one group
  *     y[b,s,c] = sum[j] near[s,j] * v[b,j,c]        dense, unless near[s,j] has few entries
  */
 #include "transform/route/route.h"
@@ -32,17 +33,23 @@ bool selects_few(const Routing *routing) {
     return axis_expected(rows) <= GATHERED_SHARE * entries;
 }
 
+/* True if the statement reads weights of a group of rows. */
+static bool reads_weights(const Routing *routing, const Statement *statement, const Tuple *tuple) {
+    WeightSearch search = {.routing = routing, .tuple = tuple};
+    if (is_of_positions(routing)) return has_summed_weights(statement);
+    expr_walk(statement->value, find_weight, &search);
+    return search.found;
+}
+
 /* True if a statement that would run on rows reads weights of a group. */
 static bool has_weights(const Routing *routing) {
     for (int i = 0; i < routing->def_use->count; i++) {
         const ProgramPoint *point = &routing->def_use->points[i];
         Tuple tuple;
-        WeightSearch search = {.routing = routing, .tuple = &tuple};
-        if (point->statement->kind != STATEMENT_LOOP || !choose_tuple(routing, point, &tuple) ||
-            !wants_rows(routing, point->statement, &tuple))
-            continue;
-        expr_walk(point->statement->value, find_weight, &search);
-        if (search.found) return true;
+        if (point->statement->kind == STATEMENT_LOOP && choose_tuple(routing, point, &tuple) &&
+            wants_rows(routing, point->statement, &tuple) &&
+            reads_weights(routing, point->statement, &tuple))
+            return true;
     }
     return false;
 }
@@ -77,12 +84,10 @@ static bool value_has_weights(const Routing *routing, const Tensor *value, const
     LIST_EACH(const TensorAccess, write, writes) {
         const Statement *statement = routing->def_use->points[write->position].statement;
         Tuple tuple = {{NULL}};
-        WeightSearch search = {.routing = routing, .tuple = &tuple};
-        if (statement->kind != STATEMENT_LOOP ||
-            !tuple_of(statement->target, packing->dims, routing->rank, &tuple))
-            continue;
-        expr_walk(statement->value, find_weight, &search);
-        if (search.found) return true;
+        if (statement->kind == STATEMENT_LOOP &&
+            tuple_of(statement->target, packing->dims, routing->rank, &tuple) &&
+            reads_weights(routing, statement, &tuple))
+            return true;
     }
     return false;
 }

@@ -107,11 +107,17 @@ Expr *value_of_read(const Routing *routing, const Expr *read);
 bool has_random_value(Expr *expr);
 /* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
+/* True for a mask of positions: all rows are one group, with the same weights. */
+bool is_of_positions(const Routing *routing);
 
-/* written_masks.c */
-/* True if the statement reduces vectors, temporaries with these indices and others, over one of the
- * indices that is not of the data. */
-bool sums_vectors(const Statement *statement, Index *const *indices, int count);
+/* saved_work.c */
+/* True if a mask with these indices saves work in a value of the statement, outside of the mask
+ * itself. tuple: where the current mask is at these indices; NULL: the value is a factor of it. */
+bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                const Expr *mask, Index *const *indices, int count, const Tuple *tuple);
+/* True if the statement is a product with weights. */
+bool has_summed_weights(const Statement *statement);
+bool sums_over(const Statement *statement, const Index *index);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
