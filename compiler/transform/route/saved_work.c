@@ -5,8 +5,8 @@
  *     f[b,s,d] = sum[h] tanh(sum[e] x[b,s,e] * up[e,h]) * down[h,d]
  *
  * A sum reads the vectors of selected entries only. Without a sum over an axis of the mask that is
- * not one of the data, the mask has to save products. A value from which the rest of the equation
- * is computed is needed everywhere: x in on * f + (1 - on) * x.
+ * not one of the data, the mask has to be one of single positions and save products. A value from
+ * which the rest of the equation is computed is needed everywhere: x in on * f + (1 - on) * x.
  */
 #include "analysis/access.h"
 #include "transform/route/route.h"
@@ -115,14 +115,18 @@ bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *v
     const Statement *statement = point->statement;
     const Origin origin = {routing, point, indices, count, NULL};
     List masked = {0}, all = {0};
-    bool reduces = false, kept = true;
+    bool reduces = false, kept = true, of_data = true;
     for (int i = 0; i < count; i++) {
         if (!statement_loops_over(statement, indices[i])) return false;
         reduces |= indices[i]->axis->kind == AXIS_PLAIN && sums_over(statement, indices[i]);
         kept &= !sums_over(statement, indices[i]);
     }
+    for (int i = 0; i < statement->loop_count; i++)
+        of_data &= statement->loops[i]->axis->kind == AXIS_PLAIN ||
+                   indices_have(indices, count, statement->loops[i]);
+    if (!reduces && !of_data) return false;
     list_values(routing, value, mask, &masked);
-    list_values(routing, statement->value, mask, &all);
+    list_values(routing, statement->value, NULL, &all);
     LIST_EACH(const Expr, read, &masked) {
         if (!is_vector(read, indices, count) ||
             (tuple && depends_on_read(routing, statement->value, read, tuple, point->repeat)))
@@ -131,5 +135,15 @@ bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *v
             (comes_from(&origin, read->tensor) && !is_needed_everywhere(&origin, read, &all)))
             return true;
     }
+    return false;
+}
+
+bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    const Expr *weights, Index *const *indices, int count) {
+    const Origin origin = {routing, point, indices, count, NULL};
+    List values = {0};
+    list_values(routing, value, weights, &values);
+    LIST_EACH(const Expr, read, &values)
+        if (is_vector(read, indices, count) && comes_from(&origin, read->tensor)) return true;
     return false;
 }

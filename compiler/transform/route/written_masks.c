@@ -89,4 +89,6 @@ void written_masks(Program *program) {
         expr_walk(point->statement->value, find_written_mask,
                   &(WrittenMask){.routing = &routing, .point = point});
     }
+    routing.def_use = def_use;
+    unmasked_weights(&routing);
 }
