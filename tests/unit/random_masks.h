@@ -169,7 +169,7 @@ static const MaskForm mask_values[] = {
     {"steps of a position",
      "  c#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n  g#[s, f#] = silu(c#[s, f#]) * (1 + c#[s, f#])\n"
      "  e#[s, d] = (sum[f#] g#[s, f#] * wd#[f#, d]) + x[s, d]\n=e#[s, d]", MASK_POSITIONS},
-    {"network in place", "=(sum[f#] relu(sum[d] x[s, d] * wu#[d, f#]) * wd#[f#, d])", MASK_POSITIONS},
+    {"inline network", "=(sum[f#] relu(sum[d] x[s, d] * wu#[d, f#]) * wd#[f#, d])", MASK_POSITIONS},
     {"layer", "=swiglu@deep#x(x; hidden_dim = 3)[s, d]", MASK_POSITIONS},
     {"layer and norm", "  v# = x + swiglu@deep#x(rms_norm@norm#x(x); hidden_dim = 5)\n=rms_norm@last#x(v#)[s, d]", MASK_POSITIONS},
     {"experts", "=moe@deep#x(x; experts = 3, top_k = 1, expert = swiglu { hidden_dim = 2 })[s, d]", MASK_POSITIONS},

@@ -534,11 +534,11 @@ static void warn_of_departure(Elaborator *e, const Node *asked, Program *program
 
 static void list_attention(Statement *statement, void *data) {
     const List *found = data;
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+    if (statement->kind == STATEMENT_CALL && statement->attention.scale != 0)
         list_push(found->items[0], found->items[1], statement);
 }
 
-static List attention_of(Arena *arena, const Program *program) {
+static List attention_calls(Arena *arena, const Program *program) {
     List calls = {0};
     void *target[] = {arena, &calls};
     block_walk((Block *)&program->body, list_attention, &(List){.items = target, .count = 2});
@@ -554,8 +554,8 @@ static double head_dim_of(const Statement *attend) {
  * assume a factor of 1 / width. */
 static void warn_of_scores(const Derivation *d, const Node *asked) {
     Arena *arena = d->e->unit->arena;
-    const List own = attention_of(arena, d->model.program),
-               base = attention_of(arena, d->base.program);
+    const List own = attention_calls(arena, d->model.program),
+               base = attention_calls(arena, d->base.program);
     for (int i = 0; i < own.count && i < base.count; i++) {
         const Statement *large = own.items[i], *small = base.items[i];
         const double from = head_dim_of(small), to = head_dim_of(large),

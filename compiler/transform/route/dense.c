@@ -36,9 +36,10 @@ bool selects_few(const Routing *routing) {
 }
 
 /* True if the statement reads weights of a group of rows. */
-static bool reads_weights(const Routing *routing, const Statement *statement, const Tuple *tuple) {
+static bool reads_group_weights(const Routing *routing, const Statement *statement,
+                                const Tuple *tuple) {
     WeightSearch search = {.routing = routing, .tuple = tuple};
-    if (is_of_positions(routing)) return has_summed_weights(statement);
+    if (masks_positions(routing)) return has_summed_weights(statement);
     expr_walk(statement->value, find_weight, &search);
     return search.found;
 }
@@ -50,7 +51,7 @@ static bool has_weights(const Routing *routing) {
         Tuple tuple;
         if (point->statement->kind == STATEMENT_LOOP && choose_tuple(routing, point, &tuple) &&
             wants_rows(routing, point->statement, &tuple) &&
-            reads_weights(routing, point->statement, &tuple))
+            reads_group_weights(routing, point->statement, &tuple))
             return true;
     }
     return false;
@@ -100,7 +101,7 @@ static const Packing *blocked_value(const Routing *routing, const Tensor **value
                       routing->packing[target->tensor->id].blocker;
         *value = routing->program->tensors.items[i];
         if ((*value)->rank <= routing->mask->rank) continue;
-        if (is_of_positions(routing) ? is_masked_somewhere(routing, *value) : !passes)
+        if (masks_positions(routing) ? is_masked_somewhere(routing, *value) : !passes)
             return packing;
     }
     return NULL;
@@ -114,7 +115,7 @@ static bool value_has_weights(const Routing *routing, const Tensor *value, const
         Tuple tuple = {{NULL}};
         if (statement->kind == STATEMENT_LOOP &&
             tuple_of(statement->target, packing->dims, routing->rank, &tuple) &&
-            reads_weights(routing, statement, &tuple))
+            reads_group_weights(routing, statement, &tuple))
             return true;
     }
     return false;

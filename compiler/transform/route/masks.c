@@ -414,7 +414,7 @@ void start_mask(Routing *routing, Statement *choice, Statement *home) {
     set_rows(routing, &count);
 }
 
-bool is_of_positions(const Routing *routing) {
+bool masks_positions(const Routing *routing) {
     for (int i = 0; i < routing->rank; i++) {
         const AxisKind kind = routing->mask->axes[routing->mask_dims[i]]->kind;
         if (kind != AXIS_BATCH && kind != AXIS_SEQUENCE) return false;

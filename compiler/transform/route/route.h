@@ -109,7 +109,7 @@ bool has_random_value(Expr *expr);
 /* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
 /* True for a mask of positions: all rows are one group, with the same weights. */
-bool is_of_positions(const Routing *routing);
+bool masks_positions(const Routing *routing);
 
 /* saved_work.c */
 /* True if a mask with these indices saves work in a value of the statement, outside of the mask

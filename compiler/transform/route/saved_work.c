@@ -30,17 +30,17 @@ bool has_summed_weights(const Statement *statement) {
     return !searched;
 }
 
-/* ---- what a value is computed from ---- */
+/* ---- the origin of a value ---- */
 
-typedef struct Origin {
+typedef struct ValueOrigin {
     const Routing *routing;
     const ProgramPoint *point; /* of the statement that reads the value */
     Index *const *indices;     /* of the mask */
     int count;
     const Tensor *wanted; /* NULL: products with weights, for each of the indices */
-} Origin;
+} ValueOrigin;
 
-static bool has_axes(const Origin *origin, const Tensor *tensor) {
+static bool has_axes(const ValueOrigin *origin, const Tensor *tensor) {
     for (int i = 0; i < origin->count; i++)
         if (!tensor_has_axis(tensor, origin->indices[i]->axis)) return false;
     return true;
@@ -55,7 +55,7 @@ static bool writes_needed(const Routing *routing, const Statement *statement, co
 }
 
 /* True if the value is computed from the tensor, or by products, in the equations before it. */
-static bool comes_from(const Origin *origin, const Tensor *value) {
+static bool comes_from(const ValueOrigin *origin, const Tensor *value) {
     const DefUse *def_use = origin->routing->def_use;
     Arena *arena = origin->routing->program->arena;
     bool *needed = arena_alloc(arena, (size_t)def_use->tensor_count * sizeof *needed);
@@ -98,8 +98,8 @@ static bool is_vector(const Expr *read, Index *const *indices, int count) {
     return shared == count && own > shared;
 }
 
-static bool is_needed_everywhere(const Origin *origin, const Expr *read, const List *values) {
-    Origin search = *origin;
+static bool is_needed_everywhere(const ValueOrigin *origin, const Expr *read, const List *values) {
+    ValueOrigin search = *origin;
     search.wanted = read->tensor;
     LIST_EACH(const Expr, other, values)
         if (other->tensor != read->tensor && comes_from(&search, other->tensor)) return true;
@@ -113,7 +113,7 @@ bool sums_over(const Statement *statement, const Index *index) {
 bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *value,
                 const Expr *mask, Index *const *indices, int count, const Tuple *tuple) {
     const Statement *statement = point->statement;
-    const Origin origin = {routing, point, indices, count, NULL};
+    const ValueOrigin origin = {routing, point, indices, count, NULL};
     List masked = {0}, all = {0};
     bool reduces = false, kept = true, of_data = true;
     for (int i = 0; i < count; i++) {
@@ -140,7 +140,7 @@ bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *v
 
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
                     const Expr *weights, Index *const *indices, int count) {
-    const Origin origin = {routing, point, indices, count, NULL};
+    const ValueOrigin origin = {routing, point, indices, count, NULL};
     List values = {0};
     list_values(routing, value, weights, &values);
     LIST_EACH(const Expr, read, &values)

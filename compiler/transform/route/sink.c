@@ -18,7 +18,7 @@ static bool writes_entries(const Routing *routing, const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->target->tensor->role != ROLE_TEMP)
         return false;
     const Tensor *tensor = statement->target->tensor;
-    if (is_of_positions(routing)) return match_axes(routing, tensor, dims);
+    if (masks_positions(routing)) return match_axes(routing, tensor, dims);
     for (int i = 0; i < routing->rank; i++) {
         const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
         for (int j = 0; axis->kind == AXIS_PLAIN && j < tensor->rank; j++)

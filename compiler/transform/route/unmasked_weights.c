@@ -31,7 +31,7 @@ typedef struct MaskSearch {
 
 /* Finds a mask of data over all axes of the weights: a tensor or a condition. `route` reports
  * selections. */
-static void find_mask(Expr *expr, void *data) {
+static void find_data_mask(Expr *expr, void *data) {
     MaskSearch *search = data;
     MaskReads selection = {search->routing, false};
     const Tensor *weights = search->weights;
@@ -62,7 +62,7 @@ static Expr *mask_behind(const Routing *routing, const Tensor *weights, int posi
         if (statement->kind != STATEMENT_LOOP || !needed[statement->target->tensor->id] ||
             has_summed_weights(statement))
             continue;
-        expr_walk(statement->value, find_mask, &search);
+        expr_walk(statement->value, find_data_mask, &search);
         if (search.mask) return search.mask;
         reads_of(arena, statement, &reads);
         LIST_EACH(const Expr, read, &reads) needed[read->tensor->id] = true;
@@ -77,7 +77,7 @@ typedef struct WeightsOfSum {
 } WeightsOfSum;
 
 /* Where the user wrote it. */
-static Span location_of(const Expr *mask, const Routing *routing) {
+static Span mask_location(const Expr *mask, const Routing *routing) {
     const Statement *maker = mask->kind == EXPR_READ ? mask_maker(routing, mask->tensor) : NULL;
     if (maker && mask_target(maker)->tensor->span.source) return mask_target(maker)->tensor->span;
     return mask->span;
@@ -106,7 +106,7 @@ static void note_weights(Expr *read, void *data) {
     const Expr *mask =
         mask_behind(routing, read->tensor, (int)(sum->point - routing->def_use->points));
     if (!mask) return;
-    const Span span = location_of(mask, routing);
+    const Span span = mask_location(mask, routing);
     sum->found = true;
     read->tensor->dense =
         arena_format(program->arena, "'%s' is not 0 where its mask is 0%s; multiply it by the mask",
