@@ -532,17 +532,21 @@ static void warn_of_departure(Elaborator *e, const Node *asked, Program *program
 
 /* ---- attention ---- */
 
-static void list_attention(Statement *statement, void *data) {
-    const List *found = data;
+typedef struct AttentionCalls {
+    Arena *arena;
+    List found; /* Statement *, in program order */
+} AttentionCalls;
+
+static void note_attention(Statement *statement, void *data) {
+    AttentionCalls *calls = data;
     if (statement->kind == STATEMENT_CALL && statement->attention.scale != 0)
-        list_push(found->items[0], found->items[1], statement);
+        list_push(calls->arena, &calls->found, statement);
 }
 
 static List attention_calls(Arena *arena, const Program *program) {
-    List calls = {0};
-    void *target[] = {arena, &calls};
-    block_walk((Block *)&program->body, list_attention, &(List){.items = target, .count = 2});
-    return calls;
+    AttentionCalls calls = {.arena = arena};
+    block_walk((Block *)&program->body, note_attention, &calls);
+    return calls.found;
 }
 
 static double head_dim_of(const Statement *attend) {
