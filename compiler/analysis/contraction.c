@@ -344,10 +344,19 @@ static bool order_operands(const Statement *statement, const long *c, ProductFor
     return true;
 }
 
+/* True for a sum over rows that stops at the rows of the data. */
+static bool sums_rows_of_data(const Statement *statement) {
+    for (int i = 0; statement->bound && i < statement->loop_count; i++)
+        if (statement->loops[i]->axis->kind == AXIS_ROWS)
+            return !expr_uses_index(statement->target, statement->loops[i]);
+    return false;
+}
+
 static bool dense_form(const Statement *statement, Expr *const *operands, ProductForm *form) {
     MUST(statement->kind == STATEMENT_LOOP);
     long strides[3][MAX_LOOPS];
-    if (statement->reduction != REDUCE_SUM || !product_strides(statement, operands, NULL, strides))
+    if (statement->reduction != REDUCE_SUM || sums_rows_of_data(statement) ||
+        !product_strides(statement, operands, NULL, strides))
         return false;
     for (int i = 0; i < 3; i++)
         if (!strides_reach(operands[i], statement->loops, statement->loop_count, strides[i]))

@@ -4,6 +4,8 @@
  *         rows by weight: row r of x times the matrix of its group
  *     dup[n[r],d,f] += x[b[r],s[r],d] * dh[r,f]
  *         rows by rows: each group sums over its own rows
+ *
+ * The rows of a mask of positions are one group: dup[d,f] += sum[r] x[b[r],s[r],d] * dh[r,f].
  */
 #include "analysis/contraction.h"
 #include "base/must.h"
@@ -14,7 +16,7 @@ typedef struct GroupedRows {
     Tensor *gather; /* row numbers in the tensor; NULL if they equal the dispatched rows */
 } GroupedRows;
 
-/* A read of one matrix per group. */
+/* A read of one matrix per group, or of the matrix of the only one. */
 typedef struct Groups {
     long stride, count;
 } Groups;
@@ -80,6 +82,10 @@ static bool as_groups(const Relation *relation, const Expr *read, const Index *r
                       Groups *groups) {
     MUST(read->kind == EXPR_READ);
     int count = relation->group_of_count;
+    if (!count) {
+        *groups = (Groups){.count = 1};
+        return relation->group->axes[0]->size == 2 && !expr_uses_index(read, row);
+    }
     for (int i = 0; i < read->count; i++) {
         if (!subscripts_are(read, i, relation->group_of, count, row)) continue;
         groups->stride = dimension_stride(read->tensor, i + count - 1);
@@ -168,7 +174,8 @@ static bool rows_by_rows(const Statement *statement, const Index *row, const Pro
     GroupedRows a, b;
     Groups c;
     Joined k, n;
-    if (statement->reduction != REDUCE_NONE || !statement->accumulate ||
+    const Reduction over_rows = relation->group_of_count ? REDUCE_NONE : REDUCE_SUM;
+    if (statement->reduction != over_rows || !statement->accumulate ||
         !as_rows(relation, shape->a, row, &a) || !as_rows(relation, shape->b, row, &b) ||
         relation->number || !as_groups(relation, shape->c, row, &c) ||
         !joined_loops(statement, row, form, shape, MOVES_C, &k, &n) || n.stride[1] != 1 ||
@@ -216,13 +223,25 @@ static bool find_kind(const Statement *statement, const Index *row, ProductForm 
     return false;
 }
 
+/* True if the statement runs over the rows of the relation. Without groups, the subscripts of an
+ * operand or the bound show which of the relations with these rows it is. */
+static bool is_over(const Statement *statement, const Relation *relation, const Index *row) {
+    if (relation->rows != row->axis) return false;
+    if (relation->group_of_count) return true;
+    bool gathers = false;
+    for (int i = 0; i < relation->mask->rank; i++)
+        gathers |= relation->coordinate[i] && expr_reads(statement->value, relation->coordinate[i]);
+    return statement->bound ? statement->bound->tensor == relation->group : gathers;
+}
+
 bool grouped_form(const Program *program, const Statement *statement, ProductForm *form) {
     Expr *a, *b;
     const Index *row = row_of_statement(statement);
     if (!row || !product_of_reads(statement, &a, &b)) return false;
     for (int i = 0; i < 2 * program->relations.count; i++) {
         ProductForm found = {.relation = program->relations.items[i / 2], .swapped = i % 2};
-        if (found.relation->rows != row->axis || !find_kind(statement, row, &found)) continue;
+        if (!is_over(statement, found.relation, row) || !find_kind(statement, row, &found))
+            continue;
         *form = found;
         return true;
     }

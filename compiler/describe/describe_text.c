@@ -236,6 +236,7 @@ static void add_expected_rows(Text *text, const MaskedReduction *masked, const R
              100 * rows->expected / entries, masked->entries, masked->axis->name,
              100 * fmin((double)rows->size / all, 1),
              relation->assumed ? ": assumed, density(mask, share) states another share" : "");
+    if (relation->mask->dense) text_add(text, "; all entries of %s", relation->mask->dense);
 }
 
 /* Each masked reduction once: the reason for a dense one, the expectation of one whose rows depend
@@ -256,8 +257,9 @@ static void add_masked(Text *text, Program *program) {
         if (relation)
             add_expected_rows(text, masked, relation);
         else
-            text_add(text, "  dense reduction  all %ld entries of axis '%s' are computed: %s",
-                     masked->entries, masked->axis->name,
+            text_add(text, "  dense %s  all %ld entries of axis '%s' are computed: %s",
+                     masked->axis->kind == AXIS_PLAIN ? "reduction" : "selection", masked->entries,
+                     masked->axis->name,
                      mask && mask->dense
                          ? mask->dense
                          : "the mask is no tensor of an equation; define it by one: "

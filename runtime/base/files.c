@@ -202,8 +202,13 @@ bool folder_make(const char *path) {
     return folder_make_quietly(path) || folder_report(path);
 }
 
-bool folder_abandon(const char *path) {
-    rmdir(path);
+bool folder_make_new(const char *path, bool *made) {
+    *made = !file_exists(path);
+    return folder_make(path);
+}
+
+bool folder_abandon(const char *path, bool made) {
+    if (made) rmdir(path);
     return false;
 }
 
@@ -365,11 +370,15 @@ bool aside_close(Aside *aside) {
                       strerror(aside->failed));
     } else if (aside->failed) {
         unlink(partial);
-        error_message(aside->failed == ENOSPC || aside->failed == EDQUOT
-                          ? "free some disk space and try again"
-                          : NULL,
-                      "cannot write %s: %s; the existing file is unchanged", aside->path,
-                      strerror(aside->failed));
+        const bool full = aside->failed == ENOSPC || aside->failed == EDQUOT;
+        const char *reason = strerror(aside->failed);
+        if (file_exists(aside->path))
+            error_message(full ? "free some disk space and try again" : NULL,
+                          "cannot write %s: %s; the existing file is unchanged", aside->path,
+                          reason);
+        else
+            error_message(full ? "free some disk space and try again" : NULL, "cannot write %s: %s",
+                          aside->path, reason);
     } else if (aside->lasting) {
         folder_flush(aside->path);
     }

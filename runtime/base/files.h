@@ -55,10 +55,12 @@ bool file_is_folder(const char *path);
 uint64_t file_bytes(const char *path);
 /* Makes a folder and those above it; false after a message. */
 bool folder_make(const char *path);
-/* After a failure in a folder of folder_make: removes it if it is empty. Returns false. */
-bool folder_abandon(const char *path);
 /* The same without a message; errno has the reason. */
 bool folder_make_quietly(const char *path);
+/* folder_make; `made`: there was none. */
+bool folder_make_new(const char *path, bool *made);
+/* After a failure in such a folder: removes it if it is new and empty. Returns false. */
+bool folder_abandon(const char *path, bool made);
 /* False after a message that it cannot be created, for the reason in errno. */
 bool folder_report(const char *path);
 /* Syncs the folder that contains the path, after a rename. */

@@ -106,6 +106,10 @@ model routed = decoder {
 SPEC
 cmp wanted run_routed/routed.moe || wrong "the spec differs: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
+# The spec of a run has the options of the command: it is the spec of the weights.
+moec import normed --name widened --set train.batch_size=3 --set ffn.act=gelu --out run_widened >out 2>&1 || wrong "$(cat out)"
+[ "$(moec check run_widened/widened.moe --json)" = "$(moec check run_widened --json)" ] || wrong "--set of import is not in the spec: $(cat run_widened/widened.moe)"
+moec fmt --check run_widened/widened.moe || wrong "the spec with options is not in the canonical format: $(cat run_widened/widened.moe)"
 moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "an imported model cannot be evaluated: $(cat out)"
 
 # A GGUF file, read by the first architecture that matches the model, and exported again with the same bits.

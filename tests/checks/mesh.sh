@@ -107,6 +107,9 @@ refused "unknown option --steep" "$first -n 2" --steep 3
 $first -n 2 moec sweep "$work/small.moe" --data "$work/text" --out "$work/sweep" >"$work/out" 2>&1 </dev/null && wrong "a sweep in two processes is accepted"
 [ "$(grep -c 'moec sweep runs in one process, but mpirun started 2$' "$work/out")" = 1 ] || wrong "a sweep in two processes: $(cat "$work/out")"
 [ ! -e "$work/sweep" ] || wrong "a sweep in two processes wrote its directory"
+$first -n 2 moec verify "$work/small.moe" -b 1 >"$work/out" 2>&1 </dev/null || wrong "verify in two processes fails: $(cat "$work/out")"
+[ "$(grep -c '^  gradients ' "$work/out")" = 1 ] || wrong "verify in two processes: $(cat "$work/out")"
+grep -qF 'moec verify runs in one of the 2 processes that mpirun started' "$work/out" || wrong "verify in two processes: $(cat "$work/out")"
 refused "torchrun started 2 processes" "env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"
 refused "srun started 2 processes without an interface to MPI" "env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2"
 code=0

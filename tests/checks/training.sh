@@ -94,6 +94,14 @@ cp -r "$work/straight" "$work/full"
 limited() { (ulimit -f 100 && train full --resume --steps 70); }
 refuses "a full disk" "the existing file is unchanged" limited
 cmp -s "$work/straight/last.safetensors" "$work/full/last.safetensors" || fail "the checkpoint is lost on a full disk"
+# A failed command removes an output folder that it made, but not one of the user.
+quantized() { (ulimit -f 1 && moec quantize "$work/straight" --type int8 --out "$work/$1" > "$work/log" 2>&1); }
+refuses "a new folder on a full disk" "File too large" quantized new
+grep -q 'existing file' "$work/log" && fail "a new file is reported as existing"
+[ ! -e "$work/new" ] || fail "the folder of a failed command stays"
+mkdir "$work/empty"
+refuses "an empty folder on a full disk" "File too large" quantized empty
+[ -d "$work/empty" ] || fail "a failed command removes the folder of the user"
 
 # A truncated and a changed checkpoint.
 cp -r "$work/straight" "$work/damaged"

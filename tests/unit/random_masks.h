@@ -4,8 +4,10 @@
  * values under the mask. The layer is applied to the text, in a repeat, or as an expert of another selection. Include after
  * random_spec.h. Every function is static.
  *
+ * The entries of some blocks are positions: their masks select the positions of a network, without a sum.
+ *
  * Patterns: # is the number of the block, @ the subscripts s, h#, n# of its entries, & the subscripts h#, n#, $ the subscripts
- * s, h#. Without a second axis, h# is left out. K is 1 to 3. A, B, M and E are the masks and the value at an entry, ! is the name of
+ * s, h#. Without a second axis, h# is left out. With positions, @ and $ are s. K is 1 to 3. A, B, M and E are the masks and the value at an entry, ! is the name of
  * the mask that the pattern defines.
  */
 #ifndef RANDOM_MASKS_H
@@ -21,7 +23,9 @@ enum {
     MASK_TWO = 2,     /* needs two axes of entries */
     MASK_ONE = 4,     /* needs one */
     MASK_WEIGHTS = 8, /* other values than 0 and 1; a use: allows them */
-    MASK_DENSE = 16   /* all entries are computed, or usually */
+    MASK_DENSE = 16,  /* all entries are computed, or usually */
+    MASK_ENTRIES = 32,  /* of entries of a position only */
+    MASK_POSITIONS = 64 /* of positions only */
 };
 
 typedef struct MaskForm {
@@ -30,42 +34,42 @@ typedef struct MaskForm {
 } MaskForm;
 
 static const MaskForm mask_leaves[] = {
-    {"top", "  ![@] = top_k[n#](p#[@], K)\n", 0},
-    {"top again", "  ![@] = top_k[n#](z#[@], K)\n", 0},
-    {"top of pairs", "  ![@] = top_k[h#, n#](p#[@], K)\n", MASK_TWO},
+    {"top", "  ![@] = top_k[n#](p#[@], K)\n", MASK_ENTRIES},
+    {"top again", "  ![@] = top_k[n#](z#[@], K)\n", MASK_ENTRIES},
+    {"top of pairs", "  ![@] = top_k[h#, n#](p#[@], K)\n", MASK_TWO | MASK_ENTRIES},
     {"top of positions", "  ![@] = top_k[s](p#[@], 2)\n", MASK_ACAUSAL},
     {"top of a group",
      "  best![s, h#] = top_k[h#](max[n#] p#[@], 1)\n  own![@] = top_k[n#](p#[@], K)\n"
      "  ![@] = best![s, h#] * own![@]\n",
-     MASK_TWO},
+     MASK_TWO | MASK_ENTRIES},
     {"threshold", "  ![@] = p#[@] > 0.3\n", 0},
     {"upper threshold", "  ![@] = p#[@] <= 0.4\n", 0},
     {"least of a top",
      "  first![@] = top_k[n#](p#[@], K)\n  least![$] = min[n# in first!] p#[@]\n"
      "  ![@] = p#[@] >= least![$]\n",
-     0},
-    {"largest", "  most![$] = max[n#] p#[@]\n  ![@] = p#[@] == most![$]\n", 0},
-    {"above the mean", "  ![@] = p#[@] >= (mean[n#] p#[@])\n", 0},
-    {"number", "  ![@] = floor(size(n#) * sigmoid(t#[s])) == n#\n", 0},
-    {"hash", "  ![@] = n# == key#[s]\n", 0},
-    {"hash of pairs", "  ![@] = h# * size(n#) + n# == key#[s]\n", MASK_TWO},
-    {"position", "  ![@] = (s + n#) % 3 == 0\n", 0},
-    {"number of a position", "  ![@] = n# == s % size(n#)\n", 0},
-    {"first entries", "  ![@] = n# < 2\n", 0},
+     MASK_ENTRIES},
+    {"largest", "  most![$] = max[n#] p#[@]\n  ![@] = p#[@] == most![$]\n", MASK_ENTRIES},
+    {"above the mean", "  ![@] = p#[@] >= (mean[n#] p#[@])\n", MASK_ENTRIES},
+    {"number", "  ![@] = floor(size(n#) * sigmoid(t#[s])) == n#\n", MASK_ENTRIES},
+    {"hash", "  ![@] = n# == key#[s]\n", MASK_ENTRIES},
+    {"hash of pairs", "  ![@] = h# * size(n#) + n# == key#[s]\n", MASK_TWO | MASK_ENTRIES},
+    {"position", "  ![@] = (s + n#) % 3 == 0\n", MASK_ENTRIES},
+    {"number of a position", "  ![@] = n# == s % size(n#)\n", MASK_ENTRIES},
+    {"first entries", "  ![@] = n# < 2\n", MASK_ENTRIES},
     {"part of a top",
-     "  wide![s, m#] = top_k[m#](sum[d] x[s, d] * rm#[d, m#], K)\n  ![@] = wide![s, n# + 1]\n", 0},
-    {"top of the previous", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![s - 1, &]\n", 0},
-    {"top in reverse", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![$, size(n#) - 1 - n#]\n", 0},
-    {"parameters", "  ![@] = gate#[&] > 0\n", 0},
+     "  wide![s, m#] = top_k[m#](sum[d] x[s, d] * rm#[d, m#], K)\n  ![@] = wide![s, n# + 1]\n", MASK_ENTRIES},
+    {"top of the previous", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![s - 1, &]\n", MASK_ENTRIES},
+    {"top in reverse", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![$, size(n#) - 1 - n#]\n", MASK_ENTRIES},
+    {"parameters", "  ![@] = gate#[&] > 0\n", MASK_ENTRIES},
     {"noise", "  ![@] = uniform() < 0.6\n", MASK_ACAUSAL},
     {"votes",
      "  vote![s, j#, n#] = top_k[n#](sum[d] x[s, d] * rj#[d, j#, n#], K)\n"
      "  ![@] = (sum[j#] vote![s, j#, n#]) > 0\n",
-     0},
+     MASK_ENTRIES},
     {"any of two",
      "  vote![s, j#, n#] = top_k[n#](sum[d] x[s, d] * rj#[d, j#, n#], K)\n"
      "  ![@] = max[j#] vote![s, j#, n#]\n",
-     0},
+     MASK_ENTRIES},
     {"none", "  ![@] = p#[@] > 2\n", 0},
     {"all", "  ![@] = p#[@] > -2\n", 0},
     {"token", "  ![@] = t#[s] > 0\n", 0},
@@ -76,26 +80,31 @@ static const MaskForm mask_leaves[] = {
      MASK_WEIGHTS},
     {"gates without a top",
      "  out![@] = top_k[n#](p#[@], 1)\n  ![@] = where(out![@] > 0, 0, sigmoid(z#[@]))\n",
-     MASK_WEIGHTS},
+     MASK_WEIGHTS | MASK_ENTRIES},
     {"gates of a condition", "  ![@] = where(z#[@] > 0.1, z#[@], 0) / (1 + abs(t#[s]))\n",
      MASK_WEIGHTS},
     {"gates of either", "  ![@] = min(relu(z#[@]), 1) + relu(p#[@] - 0.4)\n", MASK_WEIGHTS},
     {"softmax of a condition", "  ![@] = softmax[n#](where(z#[@] > 0.1, z#[@], -1e30))\n",
-     MASK_WEIGHTS},
+     MASK_WEIGHTS | MASK_ENTRIES},
     {"softmax with penalties",
      "  some![@] = z#[@] >= (mean[n#] z#[@])\n"
      "  ![@] = softmax[n#](z#[@] + (1 - some![@]) * -1e9)\n",
-     MASK_WEIGHTS},
+     MASK_WEIGHTS | MASK_ENTRIES},
     {"powers of a condition",
      "  left![@] = where(p#[@] > 0.3, z#[@], -1e30)\n  all![$] = logsumexp[n#] left![@]\n"
      "  ![@] = exp(left![@] - all![$])\n",
-     MASK_WEIGHTS},
+     MASK_WEIGHTS | MASK_ENTRIES},
     {"sigmoid of a condition", "  ![@] = sigmoid(where(z#[@] > 0.1, z#[@], -1e30))\n",
      MASK_WEIGHTS},
     {"rest of a top",
      "  first![@] = top_k[n#](p#[@], 1)\n  more![@] = top_k[n#](p#[@], 2)\n"
      "  ![@] = more![@] - first![@]\n",
-     0},
+     MASK_ENTRIES},
+    {"largest element", "  ![s] = (max[d] x[s, d]) > 1\n", MASK_POSITIONS},
+    {"hash of the position's token", "  ![s] = key#[s] % 3 == 1\n", MASK_POSITIONS},
+    {"one entry of a top", "  first![s, n#] = top_k[n#](sum[d] x[s, d] * re#[d, n#], K)\n  ![s] = first![s, 1]\n", MASK_POSITIONS},
+    {"previous position", "  now![s] = t#[s] > 0\n  ![s] = now![s - 1]\n", MASK_POSITIONS},
+    {"still running", "  left![s] = 1 - p#[s]\n  ![s] = left![s] - 0.4 * p#[s] > 0.3\n", MASK_POSITIONS},
 };
 
 static const MaskForm mask_compounds[] = {
@@ -123,7 +132,7 @@ static const MaskForm mask_compounds[] = {
     {"stopped", "stop_gradient(A)", 0},
     {"at least", "A >= B", 0},
     {"unequal", "A != B", 0},
-    {"with entries", "A * (n# > 0)", 0},
+    {"with entries", "A * (n# > 0)", MASK_ENTRIES},
     {"with positions", "where(s % 2 == 0, A, 0)", 0},
     {"density", "density(A, 0.25)", 0},
     {"signed weights", "A * p#[@]", MASK_WEIGHTS},
@@ -132,77 +141,108 @@ static const MaskForm mask_compounds[] = {
 
 static const MaskForm mask_values[] = {
     {"networks",
-     "  e#[@, d] = sum[f#] tanh(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d]\n=e#[@, d]", 0},
-    {"products", "  e#[@, d] = sum[f#] u#[s, f#] * w2#[&, f#, d]\n=e#[@, d]", 0},
+     "  e#[@, d] = sum[f#] tanh(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d]\n=e#[@, d]", MASK_ENTRIES},
+    {"products", "  e#[@, d] = sum[f#] u#[s, f#] * w2#[&, f#, d]\n=e#[@, d]", MASK_ENTRIES},
     {"steps",
      "  c#[@, f#] = sum[d] x[s, d] * w1#[&, d, f#]\n  g#[@, f#] = silu(c#[@, f#]) * (1 + c#[@, "
      "f#])\n"
      "  e#[@, d] = sum[f#] g#[@, f#] * w2#[&, f#, d]\n=e#[@, d]",
-     0},
-    {"network in the sum", "=(sum[f#] relu(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d])", 0},
-    {"layers", "=swiglu@expert#[&](x; hidden_dim = 3)[s, d]", 0},
-    {"table", "=value#[&, d]", 0},
-    {"flat table", "=flat#[h# * size(n#) + n#, d]", MASK_TWO},
+     MASK_ENTRIES},
+    {"network in the sum", "=(sum[f#] relu(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d])", MASK_ENTRIES},
+    {"layers", "=swiglu@expert#[&](x; hidden_dim = 3)[s, d]", MASK_ENTRIES},
+    {"table", "=value#[&, d]", MASK_ENTRIES},
+    {"flat table", "=flat#[h# * size(n#) + n#, d]", MASK_TWO | MASK_ENTRIES},
     {"shared by heads",
      "  e#[s, n#, d] = sum[f#] tanh(sum[d] x[s, d] * w3#[n#, d, f#]) * w4#[n#, f#, d]\n=e#[s, n#, "
      "d]",
-     MASK_TWO},
-    {"shared rows", "=tanh(sum[d] x[s, d] * w5#[n#, d]) * w6#[n#, d]", MASK_TWO},
-    {"elementwise", "  e#[@, d] = p#[@] * value#[&, d] + x[s, d]\n=e#[@, d]", 0},
+     MASK_TWO | MASK_ENTRIES},
+    {"shared rows", "=tanh(sum[d] x[s, d] * w5#[n#, d]) * w6#[n#, d]", MASK_TWO | MASK_ENTRIES},
+    {"elementwise", "  e#[@, d] = p#[@] * value#[&, d] + x[s, d]\n=e#[@, d]", MASK_ENTRIES},
     {"of the previous position", "  e#[@, d] = tanh(x[s, d] * value#[&, d])\n=e#[s - 1, &, d]",
-     MASK_DENSE},
+     MASK_DENSE | MASK_ENTRIES},
     {"nested",
      "  inner_#[@, j#] = top_k[j#](sum[d] x[s, d] * rk#[d, &, j#], 1)\n"
      "  e#[@, d] = sum[j# in inner_#] tanh(x[s, d] * wk#[&, j#, d])\n=e#[@, d]",
-     0},
+     MASK_ENTRIES},
+    {"network of a position", "  e#[s, d] = sum[f#] tanh(sum[d] x[s, d] * wu#[d, f#]) * wd#[f#, d]\n=e#[s, d]", MASK_POSITIONS},
+    {"product", "  e#[s, d] = sum[f#] u#[s, f#] * wd#[f#, d]\n=e#[s, d]", MASK_POSITIONS},
+    {"steps of a position",
+     "  c#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n  g#[s, f#] = silu(c#[s, f#]) * (1 + c#[s, f#])\n"
+     "  e#[s, d] = (sum[f#] g#[s, f#] * wd#[f#, d]) + x[s, d]\n=e#[s, d]", MASK_POSITIONS},
+    {"inline network", "=(sum[f#] relu(sum[d] x[s, d] * wu#[d, f#]) * wd#[f#, d])", MASK_POSITIONS},
+    {"layer", "=swiglu@deep#x(x; hidden_dim = 3)[s, d]", MASK_POSITIONS},
+    {"layer and norm", "  v# = x + swiglu@deep#x(rms_norm@norm#x(x); hidden_dim = 5)\n=rms_norm@last#x(v#)[s, d]", MASK_POSITIONS},
+    {"experts", "=moe@deep#x(x; experts = 3, top_k = 1, expert = swiglu { hidden_dim = 2 })[s, d]", MASK_POSITIONS},
+    {"attention", "=attention@deep#x(x; heads.q = 2, head_dim = 2)[s, d]", MASK_POSITIONS},
+    {"earlier network", "  e#[s, d] = sum[f#] tanh(sum[d] x[s, d] * wu#[d, f#]) * wd#[f#, d]\n=e#[s - 1, d]", MASK_POSITIONS | MASK_DENSE},
 };
 
 static const MaskForm mask_uses[] = {
-    {"in", "(sum[n# in M] p#[@] * E)", MASK_WEIGHTS},
-    {"in, alone", "(sum[n# in M] E)", MASK_WEIGHTS},
-    {"mean in", "(mean[n# in M] p#[@] * E)", MASK_WEIGHTS},
-    {"max in", "(max[n# in M] E)", MASK_WEIGHTS},
-    {"min in", "(min[n# in M] p#[@] * E)", MASK_WEIGHTS},
-    {"in, with a mask", "(sum[n# in M] B * E)", MASK_WEIGHTS},
-    {"weights", "(sum[n#] M * E)", MASK_WEIGHTS},
-    {"weights and scores", "(sum[n#] p#[@] * E * M)", MASK_WEIGHTS},
-    {"normalized weights", "(sum[n#] M * E) / (1.5 + (sum[n#] abs(M)))", MASK_WEIGHTS},
-    {"max of the selected", "(max[n#] where(M > 0, E, -2))", MASK_WEIGHTS},
-    {"min of a condition", "(min[n#] where(z#[@] > 0.1, M * E, 1))", MASK_WEIGHTS},
-    {"sum of the selected and others", "(sum[n#] where(M > 0, E, 0.1))", MASK_WEIGHTS},
-    {"in, normalized", "(sum[n# in M] p#[@] * E) / (1.5 + (sum[n# in M] abs(p#[@])))", 0},
-    {"logsumexp in", "(logsumexp[n# in M] E)", 0},
-    {"softmax of the selected", "(sum[n# in M] softmax[n#](where(M > 0, z#[@], -50)) * E)", 0},
-    {"factor", "(sum[n#] M * p#[@] * E)", 0},
-    {"last factor", "(sum[n#] p#[@] * E * M)", 0},
-    {"pairs", "(sum[h#, n#] M * p#[@] * E)", MASK_TWO},
-    {"mean of a factor", "(mean[n#] M * E)", 0},
-    {"where", "(sum[n#] where(M > 0, p#[@] * E, 0))", 0},
-    {"where of values", "(sum[n#] where(M, E, 0) * p#[@])", 0},
-    {"where zero", "(sum[n#] where(M == 0, 0, E))", 0},
-    {"where not", "(sum[n#] where(not M, 0, E * p#[@]))", 0},
-    {"twice", "(sum[n#] M * p#[@] * M * E)", 0},
-    {"quotient", "(sum[n#] M * E / (1 + abs(p#[@])))", 0},
-    {"function of a product", "(sum[n#] tanh(M * E))", 0},
-    {"function of a mask", "(sum[n#] sin(M) * E)", 0},
-    {"comparison of a mask", "(sum[n#] (M > 0) * E)", 0},
-    {"power", "(sum[n#] M ^ 2 * E)", 0},
-    {"negative", "(sum[n#] p#[@] * (0 - M) * E)", 0},
-    {"larger values", "(sum[n#] M * max(E, p#[@]))", 0},
-    {"factor without the rest", "(sum[n#] M * E) - (sum[n#] M * p#[@])", 0},
-    {"rest", "(sum[n#] (1 - M) * E)", 0},
-    {"where the mask is zero", "(sum[n#] where(M > 0, 0, E))", 0},
-    {"condition", "(sum[n#] (p#[@] > 0.1) * M * E)", 0},
-    {"two conditions", "(sum[n#] where(z#[@] > 0 and M > 0, p#[@], 0) * (p#[@] < 0.6) * E)", 0},
-    {"conditions of other axes", "(sum[h#, n#] M * (z#[s, 0, n#] > 0) * E)", MASK_TWO},
-    {"two masks", "(sum[n#] M * E) + 0.5 * (sum[n#] B * p#[@] * E)", 0},
-    {"difference of masks", "(sum[n#] (M - B) * E)", 0},
-    {"smaller weight", "(sum[n#] min(M, p#[@]) * E)", MASK_DENSE},
-    {"cosine", "(sum[n#] cos(M) * E)", MASK_DENSE},
-    {"shifted mask", "(sum[n#] (M - 0.5) * E)", MASK_DENSE},
-    {"power of zero", "(sum[n#] M ^ 0 * E)", MASK_DENSE},
-    {"always true", "(sum[n#] (M >= 0) * E)", MASK_DENSE},
-    {"dense as well", "(sum[n#] M * E) + 0.1 * (mean[n#] E)", MASK_DENSE},
+    {"in", "(sum[n# in M] p#[@] * E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"in, alone", "(sum[n# in M] E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"mean in", "(mean[n# in M] p#[@] * E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"max in", "(max[n# in M] E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"min in", "(min[n# in M] p#[@] * E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"in, with a mask", "(sum[n# in M] B * E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"weights", "(sum[n#] M * E)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"weights and scores", "(sum[n#] p#[@] * E * M)", MASK_WEIGHTS | MASK_ENTRIES},
+    {"normalized weights", "(sum[n#] M * E) / (1.5 + (sum[n#] abs(M)))", MASK_WEIGHTS | MASK_ENTRIES},
+    {"max of the selected", "(max[n#] where(M > 0, E, -2))", MASK_WEIGHTS | MASK_ENTRIES},
+    {"min of a condition", "(min[n#] where(z#[@] > 0.1, M * E, 1))", MASK_WEIGHTS | MASK_ENTRIES},
+    {"sum of the selected and others", "(sum[n#] where(M > 0, E, 0.1))", MASK_WEIGHTS | MASK_ENTRIES},
+    {"in, normalized", "(sum[n# in M] p#[@] * E) / (1.5 + (sum[n# in M] abs(p#[@])))", MASK_ENTRIES},
+    {"logsumexp in", "(logsumexp[n# in M] E)", MASK_ENTRIES},
+    {"softmax of the selected", "(sum[n# in M] softmax[n#](where(M > 0, z#[@], -50)) * E)", MASK_ENTRIES},
+    {"factor", "(sum[n#] M * p#[@] * E)", MASK_ENTRIES},
+    {"last factor", "(sum[n#] p#[@] * E * M)", MASK_ENTRIES},
+    {"pairs", "(sum[h#, n#] M * p#[@] * E)", MASK_TWO | MASK_ENTRIES},
+    {"mean of a factor", "(mean[n#] M * E)", MASK_ENTRIES},
+    {"where", "(sum[n#] where(M > 0, p#[@] * E, 0))", MASK_ENTRIES},
+    {"where of values", "(sum[n#] where(M, E, 0) * p#[@])", MASK_ENTRIES},
+    {"where zero", "(sum[n#] where(M == 0, 0, E))", MASK_ENTRIES},
+    {"where not", "(sum[n#] where(not M, 0, E * p#[@]))", MASK_ENTRIES},
+    {"twice", "(sum[n#] M * p#[@] * M * E)", MASK_ENTRIES},
+    {"quotient", "(sum[n#] M * E / (1 + abs(p#[@])))", MASK_ENTRIES},
+    {"function of a product", "(sum[n#] tanh(M * E))", MASK_ENTRIES},
+    {"function of a mask", "(sum[n#] sin(M) * E)", MASK_ENTRIES},
+    {"comparison of a mask", "(sum[n#] (M > 0) * E)", MASK_ENTRIES},
+    {"power", "(sum[n#] M ^ 2 * E)", MASK_ENTRIES},
+    {"negative", "(sum[n#] p#[@] * (0 - M) * E)", MASK_ENTRIES},
+    {"larger values", "(sum[n#] M * max(E, p#[@]))", MASK_ENTRIES},
+    {"factor without the rest", "(sum[n#] M * E) - (sum[n#] M * p#[@])", MASK_ENTRIES},
+    {"rest", "(sum[n#] (1 - M) * E)", MASK_ENTRIES},
+    {"where the mask is zero", "(sum[n#] where(M > 0, 0, E))", MASK_ENTRIES},
+    {"condition", "(sum[n#] (p#[@] > 0.1) * M * E)", MASK_ENTRIES},
+    {"two conditions", "(sum[n#] where(z#[@] > 0 and M > 0, p#[@], 0) * (p#[@] < 0.6) * E)", MASK_ENTRIES},
+    {"conditions of other axes", "(sum[h#, n#] M * (z#[s, 0, n#] > 0) * E)", MASK_TWO | MASK_ENTRIES},
+    {"two masks", "(sum[n#] M * E) + 0.5 * (sum[n#] B * p#[@] * E)", MASK_ENTRIES},
+    {"difference of masks", "(sum[n#] (M - B) * E)", MASK_ENTRIES},
+    {"smaller weight", "(sum[n#] min(M, p#[@]) * E)", MASK_DENSE | MASK_ENTRIES},
+    {"cosine", "(sum[n#] cos(M) * E)", MASK_DENSE | MASK_ENTRIES},
+    {"shifted mask", "(sum[n#] (M - 0.5) * E)", MASK_DENSE | MASK_ENTRIES},
+    {"power of zero", "(sum[n#] M ^ 0 * E)", MASK_DENSE | MASK_ENTRIES},
+    {"always true", "(sum[n#] (M >= 0) * E)", MASK_DENSE | MASK_ENTRIES},
+    {"dense as well", "(sum[n#] M * E) + 0.1 * (mean[n#] E)", MASK_DENSE | MASK_ENTRIES},
+    {"factor of a position", "M * E", MASK_POSITIONS | MASK_WEIGHTS},
+    {"weighed factor", "sigmoid(t#[s]) * E * M", MASK_POSITIONS | MASK_WEIGHTS},
+    {"added to the rest", "M * E + (1 - M) * x[s, d]", MASK_POSITIONS},
+    {"added to the input", "x[s, d] - 0.5 * M * E", MASK_POSITIONS | MASK_WEIGHTS},
+    {"where of a position", "where(M > 0, p#[s] * E, 0)", MASK_POSITIONS | MASK_WEIGHTS},
+    {"where not, of a position", "where(M == 0, 0, E)", MASK_POSITIONS | MASK_WEIGHTS},
+    {"instead of the input", "where(M > 0, E, x[s, d])", MASK_POSITIONS},
+    {"the input instead", "where(M > 0, x[s, d], E)", MASK_POSITIONS},
+    {"one of two networks", "where(M, E, (sum[f#] u#[s, f#] * wo#[f#, d]))", MASK_POSITIONS},
+    {"both of two networks", "M * E - (1 - M) * (sum[f#] u#[s, f#] * wo#[f#, d])", MASK_POSITIONS},
+    {"condition of a position", "(z#[s] > 0.1) * E + M", MASK_POSITIONS | MASK_WEIGHTS},
+    {"two conditions of a position", "(z#[s] > -0.2) * M * E", MASK_POSITIONS | MASK_WEIGHTS},
+    {"two terms", "M * E + 0.5 * B * E", MASK_POSITIONS | MASK_DENSE},
+    {"quotient of a position", "M * E / (1 + abs(t#[s]))", MASK_POSITIONS | MASK_WEIGHTS},
+    {"function of a position", "tanh(M * E)", MASK_POSITIONS | MASK_WEIGHTS},
+    {"product of the selected", "(sum[f#] M * u#[s, f#] * wo#[f#, d] * E)", MASK_POSITIONS | MASK_WEIGHTS},
+    {"norm of the selected", "sqrt(0.1 + (sum[d] M * E * E)) * x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
+    {"mask and half", "(M - 0.5) * E", MASK_POSITIONS | MASK_DENSE},
+    {"cosine of a position", "cos(M) * E", MASK_POSITIONS | MASK_DENSE},
+    {"dense as well, of a position", "M * E + 0.1 * E", MASK_POSITIONS | MASK_DENSE},
 };
 
 #define MASK_ROWS(list) ((int)(sizeof(list) / sizeof *(list)))
@@ -226,7 +266,7 @@ static const struct {
 
 typedef struct MaskBlock {
     Spec *spec;
-    int number, two;
+    int number, two, positions;
     long experts;
     const char *made;  /* the mask that a pattern defines */
     const char *value; /* the pattern of E */
@@ -257,7 +297,7 @@ static void expand(const MaskBlock *block, const char *text) {
         case '@':
             add(spec, "s");
             expand(block, heads);
-            if (*text == '@') expand(block, ", n#");
+            if (*text == '@' && !block->positions) expand(block, ", n#");
             break;
         case '&':
             expand(block, block->two ? "h#, n#" : "n#");
@@ -292,13 +332,26 @@ static int pick_form(MaskBlock *block, const MaskForm *forms, int count, int wit
     else
         without |= MASK_ACAUSAL;
     without |= block->two ? MASK_ONE : MASK_TWO;
+    without |= block->positions ? MASK_ENTRIES : MASK_POSITIONS;
     for (;;) {
         const int form = (int)between(&block->spec->random, 0, count - 1);
         if (!(forms[form].flags & without)) return form;
     }
 }
 
-/* Sizes, scores and parameters. */
+/* Sizes, scores and parameters of a network. */
+static void begin_positions(MaskBlock *block) {
+    Random *random = &block->spec->random;
+    add(block->spec, "  axis n%d = %ld\n  axis f%d = %ld\n", block->number, block->experts + 1, block->number,
+        between(random, 1, 6));
+    expand(block, "  param r#[d] ~ normal(1), rt#[d] ~ normal(1), re#[d, n#]\n"
+                  "  param wu#[d, f#], wd#[f#, d], wo#[f#, d]\n  z#[s] = sum[d] x[s, d] * r#[d]\n  p#[s] = ");
+    expand(block, PICK(random, "sigmoid(0.3 * z#[s])", "tanh(0.3 * z#[s])"));
+    expand(block, "\n  t#[s] = sum[d] x[s, d] * rt#[d]\n  u#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n"
+                  "  if ids != none { key#[s] = ids[s] * 31337 % 11 } else { key#[s] = s % 5 }\n");
+}
+
+/* The same of the networks of entries. */
 static void begin_block(MaskBlock *block) {
     Spec *spec = block->spec;
     Random *random = &spec->random;
@@ -331,7 +384,8 @@ static void add_mask(MaskBlock *block, const char *made, int leaf) {
 
 static void add_block_of_masks(Spec *spec, int number) {
     Random *random = &spec->random;
-    MaskBlock block = {.spec = spec, .number = number, .two = chance(random, 30)};
+    MaskBlock block = {.spec = spec, .number = number, .positions = chance(random, 30)};
+    block.two = !block.positions && chance(random, 30);
     block.experts = chance(random, 25) ? between(random, 17, 40) : between(random, 2, 6);
     const int weights = chance(random, 25);
     int *form = block.form;
@@ -348,7 +402,10 @@ static void add_block_of_masks(Spec *spec, int number) {
     add(spec, "  # %d:", number);
     for (int i = 0; i < 5; i++) add(spec, " %d", form[i]);
     add(spec, "\n");
-    begin_block(&block);
+    if (block.positions)
+        begin_positions(&block);
+    else
+        begin_block(&block);
     const char *value = mask_values[form[3]].text, *last = strchr(value, '=');
     while (last > value && last[-1] != '\n') last = strchr(last + 1, '=');
     block.value = last + 1;
@@ -366,7 +423,7 @@ static void add_block_of_masks(Spec *spec, int number) {
             expand(&block, equations);
         }
     }
-    if (chance(random, 15))
+    if (!block.positions && chance(random, 15))
         expand(&block, "  aux load# = 0.01 * (mean[batch, s] (max[&] on#[@] * p#[@]))\n");
     expand(&block, "  y#[s, d] = ");
     const int heads = block.two && !strstr(use, "h#");

@@ -530,6 +530,54 @@ static void warn_of_departure(Elaborator *e, const Node *asked, Program *program
                 other->kids[2]->name, base->name);
 }
 
+/* ---- attention ---- */
+
+typedef struct AttentionCalls {
+    Arena *arena;
+    List found; /* Statement *, in program order */
+} AttentionCalls;
+
+static void note_attention(Statement *statement, void *data) {
+    AttentionCalls *calls = data;
+    if (statement->kind == STATEMENT_CALL && statement->attention.scale != 0)
+        list_push(calls->arena, &calls->found, statement);
+}
+
+static List attention_calls(Arena *arena, const Program *program) {
+    AttentionCalls calls = {.arena = arena};
+    block_walk((Block *)&program->body, note_attention, &calls);
+    return calls.found;
+}
+
+static double head_dim_of(const Statement *attend) {
+    const Tensor *queries = ((const Expr *)attend->inputs.items[0])->tensor;
+    return (double)queries->axes[queries->rank - 1]->size;
+}
+
+/* The scores of trained heads grow with their width, not with its square root: the rules of width
+ * assume a factor of 1 / width. */
+static void warn_of_scores(const Derivation *d, const Node *asked) {
+    Arena *arena = d->e->unit->arena;
+    const List own = attention_calls(arena, d->model.program),
+               base = attention_calls(arena, d->base.program);
+    for (int i = 0; i < own.count && i < base.count; i++) {
+        const Statement *large = own.items[i], *small = base.items[i];
+        const double from = head_dim_of(small), to = head_dim_of(large),
+                     wanted = small->attention.scale * from / to;
+        if (to == from || fabs(large->attention.scale / wanted - 1) < 1e-6) continue;
+        report_warning(d->e->unit->reports, asked->name_span,
+                       "the head dimension changes from %g to %g, and the factor of the scores of "
+                       "attention from %.4g to %.4g; %s assumes that it changes to %.4g",
+                       from, to, small->attention.scale, large->attention.scale, d->rule->name,
+                       wanted);
+        report_help(
+            d->e->unit->reports,
+            "keep the head dimension and change the number of heads, or set the scale to %.9g",
+            wanted);
+        return;
+    }
+}
+
 Tuning *transfer(Unit *unit, Program *program) {
     Elaborator *e = elaborator_new(unit);
     const Node *asked = find_model(unit, program->name);
@@ -552,6 +600,7 @@ Tuning *transfer(Unit *unit, Program *program) {
     if (unit->reports->errors || !open_sides(&d, asked, base)) return NULL;
     check_rule_names(&d, rule->kids[0]);
     d.checked = true;
+    if (strcmp(rule->name, "standard") != 0) warn_of_scores(&d, asked);
     Tuning *tuning = arena_alloc(unit->arena, sizeof *tuning);
     *tuning = (Tuning){rule->name, base->name, d.base.program, program, {0}};
     const ParameterFlow **counterparts =

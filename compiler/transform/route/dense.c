@@ -5,8 +5,11 @@
  * faster only if the mask has few entries.
  *
  *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]      rows: up[n,.,.] is read once per group
+ *     h[b,s,f] = sum[d] x[b,s,d] * up[d,f]          rows of a mask on[b,s]: all are one group
  *     y[b,s,c] = sum[j] near[s,j] * v[b,j,c]        dense, unless near[s,j] has few entries
  */
+#include "analysis/access.h"
+#include "ir/call.h"
 #include "transform/route/route.h"
 
 typedef struct WeightSearch {
@@ -32,17 +35,24 @@ bool selects_few(const Routing *routing) {
     return axis_expected(rows) <= GATHERED_SHARE * entries;
 }
 
+/* True if the statement reads weights of a group of rows. */
+static bool reads_group_weights(const Routing *routing, const Statement *statement,
+                                const Tuple *tuple) {
+    WeightSearch search = {.routing = routing, .tuple = tuple};
+    if (masks_positions(routing)) return has_summed_weights(statement);
+    expr_walk(statement->value, find_weight, &search);
+    return search.found;
+}
+
 /* True if a statement that would run on rows reads weights of a group. */
 static bool has_weights(const Routing *routing) {
     for (int i = 0; i < routing->def_use->count; i++) {
         const ProgramPoint *point = &routing->def_use->points[i];
         Tuple tuple;
-        WeightSearch search = {.routing = routing, .tuple = &tuple};
-        if (point->statement->kind != STATEMENT_LOOP || !choose_tuple(routing, point, &tuple) ||
-            !wants_rows(routing, point->statement, &tuple))
-            continue;
-        expr_walk(point->statement->value, find_weight, &search);
-        if (search.found) return true;
+        if (point->statement->kind == STATEMENT_LOOP && choose_tuple(routing, point, &tuple) &&
+            wants_rows(routing, point->statement, &tuple) &&
+            reads_group_weights(routing, point->statement, &tuple))
+            return true;
     }
     return false;
 }
@@ -52,10 +62,36 @@ bool rows_pay(const Routing *routing) {
     return routing->choice->kind == STATEMENT_CALL || selects_few(routing) || has_weights(routing);
 }
 
+/* True if the equation does not need the value where the mask that it reads is zero. */
+static bool masks_value(const Routing *routing, const ProgramPoint *point, const Tensor *value) {
+    const Statement *statement = point->statement;
+    List reads = {0};
+    Tuple tuple = {{NULL}};
+    bool masked = false;
+    if (statement->kind != STATEMENT_LOOP) return false;
+    reads_of(routing->program->arena, statement, &reads);
+    LIST_EACH(const Expr, read, &reads)
+        masked |= read->tensor == routing->mask &&
+                  tuple_of(read, routing->mask_dims, routing->rank, &tuple);
+    if (!masked) return false;
+    LIST_EACH(const Expr, read, &reads)
+        if (read->tensor == value &&
+            !depends_on_read(routing, statement->value, read, &tuple, point->repeat))
+            return true;
+    return false;
+}
+
+/* Most values are over positions: those matter that an equation masks. */
+static bool is_masked_somewhere(const Routing *routing, const Tensor *value) {
+    const List *accesses = &routing->def_use->accesses[routing->mask->id];
+    LIST_EACH(const TensorAccess, access, accesses)
+        if (masks_value(routing, &routing->def_use->points[access->position], value)) return true;
+    return false;
+}
+
 /* The first value over the entries that a statement reads outside of the mask, if no such value
  * depends on it; or NULL. */
 static const Packing *blocked_value(const Routing *routing, const Tensor **value) {
-    const Packing *found = NULL;
     for (int i = 0; i < routing->packing_count; i++) {
         const Packing *packing = &routing->packing[i];
         const Statement *blocker = packing->blocker;
@@ -63,12 +99,12 @@ static const Packing *blocked_value(const Routing *routing, const Tensor **value
         const Expr *target = blocker->kind == STATEMENT_LOOP ? blocker->target : NULL;
         bool passes = target && target->tensor->id < routing->packing_count &&
                       routing->packing[target->tensor->id].blocker;
-        if (passes) continue;
         *value = routing->program->tensors.items[i];
         if ((*value)->rank <= routing->mask->rank) continue;
-        return packing;
+        if (masks_positions(routing) ? is_masked_somewhere(routing, *value) : !passes)
+            return packing;
     }
-    return found;
+    return NULL;
 }
 
 /* True if an equation of the value reads weights of an entry. */
@@ -77,12 +113,10 @@ static bool value_has_weights(const Routing *routing, const Tensor *value, const
     LIST_EACH(const TensorAccess, write, writes) {
         const Statement *statement = routing->def_use->points[write->position].statement;
         Tuple tuple = {{NULL}};
-        WeightSearch search = {.routing = routing, .tuple = &tuple};
-        if (statement->kind != STATEMENT_LOOP ||
-            !tuple_of(statement->target, packing->dims, routing->rank, &tuple))
-            continue;
-        expr_walk(statement->value, find_weight, &search);
-        if (search.found) return true;
+        if (statement->kind == STATEMENT_LOOP &&
+            tuple_of(statement->target, packing->dims, routing->rank, &tuple) &&
+            reads_group_weights(routing, statement, &tuple))
+            return true;
     }
     return false;
 }
@@ -95,7 +129,7 @@ void find_dense_choice(const Routing *routing) {
         !value_has_weights(routing, value, packing))
         return;
     DenseChoice *dense = arena_alloc(arena, sizeof *dense);
-    *dense = (DenseChoice){routing->choice, value};
+    *dense = (DenseChoice){routing->choice, value, packing->blocker};
     list_push(arena, routing->dense, dense);
 }
 
@@ -105,12 +139,22 @@ static bool is_listed(const Program *program, const Tensor *mask) {
     return false;
 }
 
+static bool has_unmasked_weights(const Program *program, const Statement *statement) {
+    LIST_EACH(const MaskedReduction, masked, &program->masked)
+        if (masked->mask->kind == EXPR_READ && masked->mask->tensor->dense &&
+            masked->span.source == statement->span.source &&
+            masked->span.start == statement->span.start)
+            return true;
+    return false;
+}
+
 void note_dense_choices(const Routing *routing) {
     Program *program = routing->program;
     LIST_EACH(const DenseChoice, dense, routing->dense) {
         Expr *output = mask_target(dense->choice);
         const Axis *axis = output->tensor->axes[top_dimension(dense->choice, output)];
-        bool on_rows = is_listed(program, output->tensor);
+        bool on_rows =
+            is_listed(program, output->tensor) || has_unmasked_weights(program, dense->reader);
         for (int j = 0; j < dense->value->rank; j++)
             on_rows |= dense->value->axes[j]->kind == AXIS_ROWS;
         if (on_rows) continue;
@@ -140,4 +184,34 @@ const char *why_dense(const Routing *routing) {
                         "no weights belong to an entry, and more than %g %% of the entries are "
                         "expected; state a smaller share with density(mask, share)",
                         100 * GATHERED_SHARE);
+}
+
+/* True if all statements that read the result run on rows. */
+static bool is_read_on_rows(const Routing *routing, const Expr *result) {
+    const List *accesses = &routing->def_use->accesses[result->tensor->id];
+    int dims[MAX_RANK], reads = 0;
+    if (!match_axes(routing, result->tensor, dims)) return false;
+    LIST_EACH(const TensorAccess, access, accesses) {
+        const ProgramPoint *point = &routing->def_use->points[access->position];
+        Tuple tuple;
+        if (access->write) continue;
+        reads++;
+        if (!choose_tuple(routing, point, &tuple) ||
+            !wants_rows(routing, point->statement, &tuple) ||
+            !read_at(access->expr, dims, routing->rank, &tuple))
+            return false;
+    }
+    return reads > 0;
+}
+
+void find_dense_call(const Routing *routing) {
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const Statement *call = routing->def_use->points[i].statement;
+        if (call->kind != STATEMENT_CALL || !call->row->along || statement_selects(call)) continue;
+        const Expr *result = call->outputs.items[0];
+        if (is_read_on_rows(routing, result))
+            routing->mask->dense =
+                arena_format(routing->program->arena, "'%s', since '%s' reads other positions",
+                             result->tensor->stem, call->row->name);
+    }
 }

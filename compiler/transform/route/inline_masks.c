@@ -1,18 +1,22 @@
-/* inline_masks: conditions inside a sum over vectors become an equation of their own, as a mask.
+/* inline_masks: conditions inside of a value become an equation of their own, as a mask.
  *
  *     y[b,s,d] = sum[n] (p[b,s,n] >= least[b,s]) * e[b,s,n,d]
  *
  *     on[b,s,n] = p[b,s,n] >= least[b,s]
  *     y[b,s,d]  = sum[n] on[b,s,n] * e[b,s,n,d]
  *
- * The conditions are factors, as here or in where(condition, e, 0) and where(condition, 0, e).
- * Masks over the same indices that have equations become factors of the new one.
+ * The conditions are factors of a sum or of a term, as here or in where(condition, e, 0) and
+ * where(condition, 0, e). Masks over the same indices that have equations become factors of the new
+ * one. A choice between two values is two conditions:
+ *
+ *     where(c, e, f)  -->  where(on, e, where(off, f, 0)) with on = c, off = 1 - c
  */
 #include "transform/route/route.h"
 
 typedef struct InlineMasks {
     const Routing *routing;
     const ProgramPoint *point;
+    const Expr *value;       /* of the statement, or a term of it */
     Expr *mask;              /* product of the conditions, or NULL */
     Index *loops[MAX_LOOPS]; /* of the mask */
     int count;
@@ -29,7 +33,10 @@ static int loops_of_condition(const InlineMasks *search, Expr *condition, Index 
     if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return 0;
     for (int i = 0; i < statement->loop_count; i++)
         if (expr_uses_index(condition, statement->loops[i])) loops[count++] = statement->loops[i];
-    return count <= MAX_RANK && sums_vectors(statement, loops, count) ? count : 0;
+    const bool saves =
+        count <= MAX_RANK &&
+        saves_work(search->routing, search->point, search->value, condition, loops, count, NULL);
+    return saves ? count : 0;
 }
 
 /* A mask that has an equation: m[b,s,n] or m[b,s,n] > 0. */
@@ -152,41 +159,79 @@ static Expr *name_mask(const InlineMasks *search) {
 }
 
 /* The same in max[n] where(condition, e, -9). */
-static void name_guard(const Routing *routing, const ProgramPoint *point) {
-    InlineMasks search = {.routing = routing, .point = point};
-    const Expr *value = point->statement->value;
-    if (value->kind != EXPR_APPLY || value->op != OP_WHERE || value->args[2]->kind != EXPR_NUMBER ||
-        !add_condition(&search, value->args[0]) || !search.unnamed)
-        return;
-    point->statement->value =
-        expr_apply(routing->program, OP_WHERE, name_mask(&search), value->args[1], value->args[2]);
+static Expr *named_guard(const Routing *routing, const ProgramPoint *point, Expr *value) {
+    InlineMasks search = {.routing = routing, .point = point, .value = value};
+    if (!add_condition(&search, value->args[0]) || !search.unnamed) return value;
+    return expr_apply(routing->program, OP_WHERE, name_mask(&search), value->args[1],
+                      value->args[2]);
 }
 
-static void name_masks(const Routing *routing, const ProgramPoint *point) {
+static Expr *named_factors(const Routing *routing, const ProgramPoint *point, Expr *value) {
     Program *program = routing->program;
-    Statement *statement = point->statement;
-    InlineMasks search = {.routing = routing, .point = point};
-    Expr *rest = without_conditions(&search, statement->value);
+    InlineMasks search = {.routing = routing, .point = point, .value = value};
+    Expr *rest = without_conditions(&search, value);
     const bool implied = !search.mask;
     add_implied(&search, rest, !implied);
-    if (!search.unnamed) return;
+    if (!search.unnamed) return value;
     Expr *mask = name_mask(&search);
     replace_masks(&search, mask);
     mask->tensor->implied = implied && mask != search.mask;
-    statement->value = search.guards
-                           ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
-                           : expr_apply(program, OP_MUL, mask, rest, NULL);
+    return search.guards ? expr_apply(program, OP_WHERE, mask, rest, expr_number(program, 0))
+                         : expr_apply(program, OP_MUL, mask, rest, NULL);
+}
+
+static Expr *named_terms(const Routing *routing, const ProgramPoint *point, Expr *value);
+
+/* where(c, e, f) */
+static Expr *named_choice(const Routing *routing, const ProgramPoint *point, const Expr *value) {
+    Program *program = routing->program;
+    Expr *condition = value->args[0], *zero = expr_number(program, 0),
+         *off = expr_apply(program, OP_WHERE, opposite(routing, condition), value->args[2], zero),
+         *other = named_factors(routing, point, off);
+    Expr *rest = other == off ? named_terms(routing, point, value->args[2]) : other;
+    return named_guard(routing, point,
+                       expr_apply(program, OP_WHERE, condition,
+                                  named_terms(routing, point, value->args[1]), rest));
+}
+
+static Expr *named_terms(const Routing *routing, const ProgramPoint *point, Expr *value) {
+    Expr *const *args = value->args;
+    if (value->kind != EXPR_APPLY) return value;
+    if (value->op == OP_ADD || value->op == OP_SUB) {
+        Expr *first = named_terms(routing, point, args[0]);
+        return expr_apply(routing->program, value->op, first, named_terms(routing, point, args[1]),
+                          NULL);
+    }
+    if (value->op == OP_WHERE && is_zero_or_one(routing, args[0]) && !expr_is_number(args[1], 0) &&
+        !expr_is_number(args[2], 0))
+        return named_choice(routing, point, value);
+    return named_factors(routing, point, value);
+}
+
+static Expr *with_names(const Routing *routing, const ProgramPoint *point) {
+    Expr *value = point->statement->value;
+    switch (point->statement->reduction) {
+    case REDUCE_SUM:
+        return named_factors(routing, point, value);
+    case REDUCE_NONE:
+        return named_terms(routing, point, value);
+    default:
+        return value->kind == EXPR_APPLY && value->op == OP_WHERE &&
+                       value->args[2]->kind == EXPR_NUMBER
+                   ? named_guard(routing, point, value)
+                   : value;
+    }
 }
 
 void inline_masks(Routing *routing) {
-    const DefUse *def_use = routing->def_use;
-    for (int i = 0; i < def_use->count; i++) {
-        const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind != STATEMENT_LOOP) continue;
-        if (point->statement->reduction == REDUCE_SUM)
-            name_masks(routing, point);
-        else if (point->statement->reduction != REDUCE_NONE)
-            name_guard(routing, point);
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const ProgramPoint *point = &routing->def_use->points[i];
+        const int tensors = routing->program->tensors.count;
+        Statement *statement = point->statement;
+        if (statement->kind != STATEMENT_LOOP) continue;
+        statement->value = with_names(routing, point);
+        if (routing->program->tensors.count == tensors) continue;
+        routing->def_use = def_use_new(routing->program);
+        while (routing->def_use->points[i].statement != statement) i++;
     }
-    routing->def_use = def_use_new(routing->program);
 }

@@ -413,3 +413,11 @@ void start_mask(Routing *routing, Statement *choice, Statement *home) {
     routing->assumed = count.assumed;
     set_rows(routing, &count);
 }
+
+bool masks_positions(const Routing *routing) {
+    for (int i = 0; i < routing->rank; i++) {
+        const AxisKind kind = routing->mask->axes[routing->mask_dims[i]]->kind;
+        if (kind != AXIS_BATCH && kind != AXIS_SEQUENCE) return false;
+    }
+    return true;
+}

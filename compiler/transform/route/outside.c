@@ -182,10 +182,15 @@ bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
 
 bool depends_on_read(const Routing *routing, const Expr *expr, const Expr *read, const Tuple *tuple,
                      const Statement *region) {
+    const OutsideSearch where = {routing, tuple, region, 0};
     if (expr == read) return true;
-    if (expr->kind == EXPR_APPLY &&
-        !isnan(outside(&(OutsideSearch){routing, tuple, region, 0}, expr)))
-        return false;
+    if (expr->kind == EXPR_APPLY && !isnan(outside(&where, expr))) return false;
+    if (expr->kind == EXPR_APPLY && expr->op == OP_WHERE) {
+        const double condition = outside(&where, expr->args[0]);
+        if (!isnan(condition))
+            return depends_on_read(routing, expr->args[condition != 0 ? 1 : 2], read, tuple,
+                                   region);
+    }
     for (int i = 0; i < expr->count; i++)
         if (depends_on_read(routing, expr->args[i], read, tuple, region)) return true;
     return false;

@@ -78,6 +78,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
         return;
     }
     const char *why = why_dense(routing);
+    find_dense_call(routing);
     reshape(routing);
     rewrite_block(routing, &routing->program->body, NULL);
     if (routing->sites.count == routing->first_site) {

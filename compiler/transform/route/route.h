@@ -66,10 +66,11 @@ typedef struct MaskCount {
     bool truth, assumed;
 } MaskCount;
 
-/* A choice without rows, and the value that keeps it dense. */
+/* A choice without rows, and the value that keeps it dense with the statement that needs it. */
 typedef struct DenseChoice {
     Statement *choice;
     const Tensor *value;
+    const Statement *reader;
 } DenseChoice;
 
 typedef struct Routing {
@@ -107,11 +108,23 @@ Expr *value_of_read(const Routing *routing, const Expr *read);
 bool has_random_value(Expr *expr);
 /* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
+/* True for a mask of positions: all rows are one group, with the same weights. */
+bool masks_positions(const Routing *routing);
 
-/* written_masks.c */
-/* True if the statement reduces vectors, temporaries with these indices and others, over one of the
- * indices that is not of the data. */
-bool sums_vectors(const Statement *statement, Index *const *indices, int count);
+/* saved_work.c */
+/* True if a mask with these indices saves work in a value of the statement, outside of the mask
+ * itself. tuple: where the current mask is at these indices; NULL: the value is a factor of it. */
+bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                const Expr *mask, Index *const *indices, int count, const Tuple *tuple);
+/* True if products with weights compute a vector for each of the indices in the value. */
+bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    const Expr *weights, Index *const *indices, int count);
+/* True if the statement is a product with weights. */
+bool has_summed_weights(const Statement *statement);
+bool sums_over(const Statement *statement, const Index *index);
+
+/* unmasked_weights.c */
+void unmasked_weights(Routing *routing);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
@@ -134,6 +147,8 @@ bool selects_few(const Routing *routing);
 bool rows_pay(const Routing *routing);
 /* Why no statement runs on rows. */
 const char *why_dense(const Routing *routing);
+/* Notes the last call whose result is computed for all entries, although rows alone read it. */
+void find_dense_call(const Routing *routing);
 /* Remembers the choice if it saves nothing, although a value of its entries has weights. */
 void find_dense_choice(const Routing *routing);
 /* Notes for `check` about these choices, except those whose value another mask has on rows. */

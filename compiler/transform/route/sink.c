@@ -11,11 +11,14 @@
 #include "analysis/access.h"
 #include "transform/route/route.h"
 
-/* True if the statement writes a value with an axis of the mask that is not one of the data. */
+/* True if the statement writes a value with an axis of the mask that is not one of the data. The
+ * values of the entries of a mask of positions have all its axes. */
 static bool writes_entries(const Routing *routing, const Statement *statement) {
+    int dims[MAX_RANK];
     if (statement->kind != STATEMENT_LOOP || statement->target->tensor->role != ROLE_TEMP)
         return false;
     const Tensor *tensor = statement->target->tensor;
+    if (masks_positions(routing)) return match_axes(routing, tensor, dims);
     for (int i = 0; i < routing->rank; i++) {
         const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
         for (int j = 0; axis->kind == AXIS_PLAIN && j < tensor->rank; j++)

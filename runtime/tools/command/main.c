@@ -1,5 +1,6 @@
 /* main: the moec command. */
 #include "base/build.h"
+#include "base/launcher.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/arguments.h"
@@ -49,6 +50,16 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
+/* True in the processes of a launcher, except process 0, for a command that runs in one. */
+static bool is_idle_process(const Command *row) {
+    const ProcessGroup launch = launch_read();
+    if ((row->run != command_eval && row->run != command_verify) || launch.size == 1) return false;
+    if (launch.rank == 0)
+        note_message("moec %s runs in one of the %d processes that %s started", row->name,
+                     launch.size, launch.command);
+    return launch.rank > 0;
+}
+
 static int run_named(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
@@ -69,7 +80,7 @@ static int run_named(int argc, char **argv) {
     if (now) row = now;
     char option[] = "--help";
     if (help) return row->run(row, 2, (char *[]){argv[2], option, NULL});
-    return row->run(row, argc - 1, argv + 1);
+    return is_idle_process(row) ? 0 : row->run(row, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv) {

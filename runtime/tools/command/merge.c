@@ -96,10 +96,12 @@ static bool write_merged(const Merging *merging, const char *path) {
     const Companions companions = {.tokenizer = safetensors_note(merging->file, "tokenizer"),
                                    .files = safetensors_files(merging->file)};
     TrainState place = {0};
-    const bool good = checkpoint_place(merging->file, &place) && folder_make(merging->out) &&
+    bool made = false;
+    const bool good = checkpoint_place(merging->file, &place) &&
+                      folder_make_new(merging->out, &made) &&
                       (checkpoint_write(path, merging->model, moec_bundle(merging->plain),
                                         &companions, &place, false) ||
-                       folder_abandon(merging->out));
+                       folder_abandon(merging->out, made));
     json_decref(companions.files);
     return good;
 }

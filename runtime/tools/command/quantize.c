@@ -200,15 +200,16 @@ static bool write_quantized(Quantization *work, const char *path) {
     const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
                                    .files = safetensors_files(work->file)};
     TrainState place = {0};
+    bool new_folder = false;
     const bool good =
         (work->matrices || error_message("moec check lists the matrices that stay f32, and why",
                                          "no matrix of the model can be %s", work->type)) &&
-        checkpoint_place(work->file, &place) && folder_make(work->out);
+        checkpoint_place(work->file, &place) && folder_make_new(work->out, &new_folder);
     if (good)
         checkpoint_note(notes, moec_model(work->compiler), moec_bundle(work->compiler), &companions,
                         &place);
-    const bool written =
-        good && (safetensors_write(path, entries, count, notes) || folder_abandon(work->out));
+    const bool written = good && (safetensors_write(path, entries, count, notes) ||
+                                  folder_abandon(work->out, new_folder));
     for (int i = 0; i < count; i++) free(made[i]);
     entries_free(entries, count);
     json_decref(companions.files);

@@ -53,13 +53,14 @@ static Number kept(const TensorSource *origin) {
     return is_plain_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
-bool conversion_origin(Conversion *conversion, int index, const TensorEntry *source,
-                       const MoecSlice *slice) {
+bool conversion_origin(Conversion *conversion, int index, const char *path,
+                       const TensorEntry *source, const MoecSlice *slice) {
     ConvertedTensor *target = &conversion->targets[index];
     if (source->number >= NUMBER_I32 && source->number != NUMBER_BLOCKS)
-        return error_message("convert it to F32, F16 or BF16 first",
-                             "tensor %s has type %s, which is not a supported floating-point type",
-                             source->name, safetensors_type(source));
+        return error_message(
+            "convert it to F32, F16 or BF16 first",
+            "%s: tensor %s has type %s, which is not a supported floating-point type", path,
+            source->name, safetensors_type(source));
     target->origins =
         memory_grow(target->origins, sizeof *target->origins * (size_t)(target->count + 1));
     TensorSource *origin = &target->origins[target->count++];

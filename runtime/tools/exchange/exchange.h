@@ -72,10 +72,10 @@ AUTO_POINTER(Conversion, conversion_free)
 /* Defines a target by name and shape; its type follows from its origins. */
 void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape);
-/* Adds a source of a target. False after a message if the source is not of a floating-point
- * type. */
-bool conversion_origin(Conversion *conversion, int index, const TensorEntry *source,
-                       const MoecSlice *slice);
+/* Adds a source of a target, from the file or folder `path`. False after a message if the source is
+ * not of a floating-point type. */
+bool conversion_origin(Conversion *conversion, int index, const char *path,
+                       const TensorEntry *source, const MoecSlice *slice);
 /* Removes targets without origins. */
 void conversion_drop_empty(Conversion *conversion);
 /* Converts vectors to F32 for any type of their origins. */

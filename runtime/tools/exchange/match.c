@@ -92,7 +92,8 @@ static void add_their(FolderMatch *match, Conversion *conversion, const Shards *
         return;
     }
     for (int k = 0; k < their->slice_count; k++)
-        if (!conversion_origin(conversion, their->slices[k].tensor, entry, &their->slices[k]))
+        if (!conversion_origin(conversion, their->slices[k].tensor, shards->path, entry,
+                               &their->slices[k]))
             match->wrong++;
 }
 
@@ -145,7 +146,7 @@ static void add_our(FolderMatch *match, Conversion *conversion, const Safetensor
         const TensorEntry *entry = safetensors_find(file, one->name);
         if (!entry)
             report_mismatch(match, "missing", one->name);
-        else if (!conversion_origin(conversion, index, entry, &their->slices[k]))
+        else if (!conversion_origin(conversion, index, file->path, entry, &their->slices[k]))
             match->wrong++;
     }
 }

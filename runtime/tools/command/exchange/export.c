@@ -175,17 +175,18 @@ static bool write_gguf(const Export *export) {
     AUTO(Tokenizer) *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
+    bool made = false;
     bool good =
         (!json || tokenizer) &&
         (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
-        gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
+        gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make_new(export->out, &made);
     if (good && tokenizer)
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && (gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                                checkpoint_file(file, "config.json")) ||
-                    folder_abandon(export->out));
+                    folder_abandon(export->out, made));
     AUTO_FREE char *types =
         gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
@@ -196,10 +197,11 @@ static bool write_own(const Export *export) {
     AUTO_FREE char *path = path_join(export->out, "model.gguf"), *types = NULL;
     const GgufOwn own = {export->file, export->compiler, export->model, export->bare};
     int count;
+    bool made = false;
     const bool good =
         (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
-        folder_make(export->out) &&
-        (gguf_own_write(&own, path, &count, &types) || folder_abandon(export->out));
+        folder_make_new(export->out, &made) &&
+        (gguf_own_write(&own, path, &count, &types) || folder_abandon(export->out, made));
     if (good) report_export(export, count, path, types, "moec import %s --out DIR");
     return good;
 }

@@ -65,7 +65,7 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
         slices[i] = whole_slice(one->count);
         conversion_target(conversion, i, one->name, flat ? 1 : one->rank,
                           flat ? &elements : one->shape);
-        good = entry ? conversion_origin(conversion, i, entry, &slices[i])
+        good = entry ? conversion_origin(conversion, i, own->file->path, entry, &slices[i])
                      : error_message("use a checkpoint of moec train or moec import",
                                      "%s has no tensor %s", own->file->path, one->name);
     }
@@ -102,7 +102,8 @@ static bool add_own_tensors(const Shards *shards, const Model *model, Conversion
             return own_damaged(shards, "another number of elements in tensor ", one->name);
         slices[i] = whole_slice(one->count);
         conversion_target(conversion, i, one->name, one->rank, one->shape);
-        if (!conversion_origin(conversion, i, shards->entries[at], &slices[i])) return false;
+        if (!conversion_origin(conversion, i, shards->path, shards->entries[at], &slices[i]))
+            return false;
     }
     return true;
 }
@@ -150,9 +151,10 @@ static bool write_own_run(const Shards *shards, const TorchImport *import, MoecC
     AUTO_FREE MoecSlice *slices = memory_new(sizeof *slices * ((size_t)count + 1));
     json_auto_t *notes = own_notes(shards, model, compiler, text);
     AUTO_FREE char *path = path_join(import->out, "last.safetensors");
-    const bool good = add_own_tensors(shards, model, conversion, slices) &&
-                      folder_make(import->out) &&
-                      (conversion_write(conversion, path, notes) || folder_abandon(import->out));
+    bool made = false;
+    const bool good =
+        add_own_tensors(shards, model, conversion, slices) && folder_make_new(import->out, &made) &&
+        (conversion_write(conversion, path, notes) || folder_abandon(import->out, made));
     if (good) report_own(import, compiler, model);
     return good;
 }

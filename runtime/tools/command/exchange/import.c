@@ -250,12 +250,37 @@ static void report_import(const Import *import, const char *spec) {
                                       import->tokenizer != NULL, "spec", json_escaped(spec)));
 }
 
+/* The spec of the configuration; with --set, its model becomes the base of one with these options.
+ */
+static char *spec_of_user(const Import *import) {
+    const char *name = import->name, *spec = import->spec;
+    AUTO_FREE char *head = memory_format("model %s = ", name);
+    const char *model = strstr(spec, head);
+    if (!import->sets.count || !model) return memory_format("%s", spec);
+    char *text = memory_format("%.*smodel %s_config = %s\nmodel %s = %s_config {\n",
+                               (int)(model - spec), spec, name, model + strlen(head), name, name);
+    for (int i = 0; i < import->sets.count; i++) {
+        const char *set = import->sets.items[i], *value = strchr(set, '=');
+        char *longer =
+            value ? memory_format("%s  %.*s = %s\n", text, (int)(value - set), set, value + 1)
+                  : memory_format("%s  %s\n", text, set);
+        free(text);
+        text = longer;
+    }
+    char *whole = memory_format("%s}\n", text);
+    free(text);
+    return whole;
+}
+
 /* The weights contain the spec, too; the file next to them is for the user. */
 static bool write_run_files(const Import *import, const char *folder, const char *base) {
     AUTO_FREE char *weights = path_join(folder, "last.safetensors"),
-                   *spec = path_join(folder, base);
-    return write_weights(import, weights) && file_write(spec, import->spec, strlen(import->spec)) &&
-           write_used(import, folder);
+                   *spec = path_join(folder, base), *text = spec_of_user(import);
+    if (!write_weights(import, weights) || !write_used(import, folder)) return false;
+    const MoecDocument document = {spec, text, strlen(text)};
+    AUTO(MoecCompiler) *compiler = moec_open_document(&document, 1, import->name, NULL);
+    const char *formatted = moec_format(compiler);
+    return formatted ? file_write(spec, formatted, strlen(formatted)) : reports_good(compiler);
 }
 
 /* All files or none. */
