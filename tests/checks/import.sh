@@ -106,6 +106,11 @@ model routed = decoder {
 SPEC
 cmp wanted run_routed/routed.moe || wrong "the spec differs: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
+# A tensor of integers is reported with its file.
+cp -r normed integers
+LC_ALL=C sed -i -e '1s/"checksum"/"unused_0"/' -e '1s/"dtype":"F32"/"dtype":"I32"/' integers/model.safetensors # without a checksum
+moec import integers --name whole --out run_integers >out 2>&1 && wrong "a matrix of integers is accepted"
+grep -q ' integers: tensor .* has type I32' out || wrong "a tensor of integers: $(cat out)"
 # The spec of a run has the options of the command: it is the spec of the weights.
 moec import normed --name widened --set train.batch_size=3 --set ffn.act=gelu --out run_widened >out 2>&1 || wrong "$(cat out)"
 [ "$(moec check run_widened/widened.moe --json)" = "$(moec check run_widened --json)" ] || wrong "--set of import is not in the spec: $(cat run_widened/widened.moe)"
