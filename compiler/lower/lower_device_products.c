@@ -92,9 +92,23 @@ static bool begins_in_vectors(const Contraction *contraction, const Expr *read, 
            batch[0] % MOEC_VECTOR == 0 && batch[1] % MOEC_VECTOR == 0;
 }
 
+/* Units whose scales apply to the whole sum or to blocks of it. */
+static Tile units_tile(EntryLowering *lowering, const Product *product) {
+    long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    return (Tile){.template = template_of(lowering->lower.arena, "MoecTileUnits", "nnn", height,
+                                          breadth, product->scales.block),
+                  .name = arena_format(lowering->lower.arena, "units_%ldx%ld_%ld", height, breadth,
+                                       product->scales.block),
+                  .bounds = "MOEC_STORED_TWICE_BOUNDS",
+                  .height = height,
+                  .breadth = breadth,
+                  .threads = MOEC_TILE_THREADS};
+}
+
 static Tile dense_tile(EntryLowering *lowering, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along[2] = {product->a_k == 1, product->b_k == 1};
+    if (contraction->a_scale) return units_tile(lowering, product);
     if (!product->rounded) return exact_tile;
     if (!begins_in_vectors(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
                            product->a_batch) ||
@@ -122,7 +136,19 @@ static bool names_new_kernel(EntryLowering *lowering, const Contraction *contrac
     const Expr *const operands[] = {contraction->a, contraction->b, contraction->c};
     const int count = lowering->module->device_kernels.count;
     for (int i = 0; i < 3; i++)
-        if (operands[i]->tensor->type == TYPE_BF16) text_add(name, "_%c", "abc"[i]);
+        switch (operands[i]->tensor->type) {
+        case TYPE_BF16:
+            text_add(name, "_%c", "abc"[i]);
+            break;
+        case TYPE_E4M3:
+            text_add(name, "_e4m3");
+            break;
+        case TYPE_E5M2:
+            text_add(name, "_e5m2");
+            break;
+        default:
+            break;
+        }
     text_add(name, "%s", ending);
     device_kernel(lowering, name->text);
     return lowering->module->device_kernels.count > count;
@@ -148,7 +174,9 @@ static const char *dense_kernel(EntryLowering *lowering, const Contraction *cont
                           .type = element_type(operands[i]->tensor),
                           .name = names[i],
                           .written = i == 2});
-    TemplateCall call = {.function = template_of(arena, "moec_dense", "c", tile->template)};
+    TemplateCall call = {.function = template_of(
+                             arena, contraction->a_scale ? "moec_dense_units" : "moec_dense", "c",
+                             tile->template)};
     add_params_as_arguments(arena, &variant.params, &call.arguments);
     add_template_call(arena, &variant, call);
     TemplateKernel kernel = {.name = name.text, .signals = true, .first_line = 2};

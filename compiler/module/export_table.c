@@ -102,7 +102,10 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
 }
 
 MoecType table_type(Type type) {
-    return weight_type(type) ? weight_type(type)->stored : MOEC_F32;
+    return weight_type(type)    ? weight_type(type)->stored
+           : type == TYPE_E4M3 ? MOEC_E4M3
+           : type == TYPE_E5M2 ? MOEC_E5M2
+                               : MOEC_F32;
 }
 
 MoecProduct table_product(const Product *p) {
@@ -123,6 +126,11 @@ MoecProduct table_product(const Product *p) {
                         .add_m = p->add_m,
                         .kept_m = p->kept_m,
                         .scale = (float)p->scale};
+    made.scales.block = p->scales.block;
+    made.scales.a_m = p->scales.a_m;
+    made.scales.b_n = p->scales.b_n;
+    memcpy(made.scales.a_batch, p->scales.a_batch, sizeof made.scales.a_batch);
+    memcpy(made.scales.b_batch, p->scales.b_batch, sizeof made.scales.b_batch);
     memcpy(made.batch, p->batch, sizeof made.batch);
     memcpy(made.a_batch, p->a_batch, sizeof made.a_batch);
     memcpy(made.b_batch, p->b_batch, sizeof made.b_batch);

@@ -75,6 +75,16 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 
 void add_type(Text *text, const char *operand, Type type) {
     if (weight_type(type)) text_add(text, ", .%s_type = %s", operand, weight_type(type)->code);
+    if (type == TYPE_E4M3) text_add(text, ", .%s_type = MOEC_E4M3", operand);
+    if (type == TYPE_E5M2) text_add(text, ", .%s_type = MOEC_E5M2", operand);
+}
+
+static void add_scales(Text *text, const Scales *scales) {
+    text_add(text,
+             ",\n     .scales = {.block = %ld, .a_m = %ld, .b_n = %ld, .a_batch = {%ld, %ld}, "
+             ".b_batch = {%ld, %ld}}",
+             scales->block, scales->a_m, scales->b_n, scales->a_batch[0], scales->a_batch[1],
+             scales->b_batch[0], scales->b_batch[1]);
 }
 
 void print_products(Text *text, const List *products) {
@@ -100,6 +110,7 @@ void print_products(Text *text, const List *products) {
                      p->epilogue_ops, p->add_m, p->kept_m);
         if (p->epilogue_ops & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
+        if (p->a_type == TYPE_E4M3 || p->a_type == TYPE_E5M2) add_scales(text, &p->scales);
         text_add(text, "}, /* %d: %s */\n", i, p->name);
     }
     text_add(text, "};\n\n");

@@ -478,7 +478,7 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_
                       operand(kernel->half, !kernel->half, one.c, c), operand(kernel->half, !kernel->half, one.add, add),
                       operand(kernel->half, !kernel->half, one.bias, (size_t)n),
                       operand(kernel->half, !kernel->half, one.kept, kept)};
-    MoecEpilogue epilogue = {device[3], device[4], device[5]};
+    MoecEpilogue epilogue = {.add = device[3], .bias = device[4], .kept = device[5]};
     void *arguments[] = {&p, &epilogue, &device[0], &device[1], &device[2]}, *function;
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL))
