@@ -240,8 +240,10 @@ static bool set_scales(Contraction *result, const LoopRun *m, const LoopRun *n, 
     if (block != block_of_scale(result->b_scale)) return false;
     result->product.scales = (Scales){.block = block,
                                       .a_m = m->stride[IN_A_SCALE] / divisor,
+                                      .a_k = k->stride[IN_A_SCALE],
+                                      .b_k = k->stride[IN_B_SCALE],
                                       .b_n = n->stride[IN_B_SCALE] / divisor};
-    return k->stride[IN_A_SCALE] == (block > 0) && k->stride[IN_B_SCALE] == (block > 0) &&
+    return (block || (!k->stride[IN_A_SCALE] && !k->stride[IN_B_SCALE])) &&
            m->stride[IN_A_SCALE] % divisor == 0 && n->stride[IN_B_SCALE] % divisor == 0;
 }
 

@@ -7,7 +7,7 @@
 
 /* The scales of operands that consist of units: see MoecScales of runtime/abi/abi.h. */
 typedef struct Scales {
-    long block, a_m, b_n;
+    long block, a_m, a_k, b_k, b_n;
     long a_batch[2], b_batch[2];
 } Scales;
 

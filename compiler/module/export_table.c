@@ -128,6 +128,8 @@ MoecProduct table_product(const Product *p) {
                         .scale = (float)p->scale};
     made.scales.block = p->scales.block;
     made.scales.a_m = p->scales.a_m;
+    made.scales.a_k = p->scales.a_k;
+    made.scales.b_k = p->scales.b_k;
     made.scales.b_n = p->scales.b_n;
     memcpy(made.scales.a_batch, p->scales.a_batch, sizeof made.scales.a_batch);
     memcpy(made.scales.b_batch, p->scales.b_batch, sizeof made.scales.b_batch);

@@ -81,10 +81,11 @@ void add_type(Text *text, const char *operand, Type type) {
 
 static void add_scales(Text *text, const Scales *scales) {
     text_add(text,
-             ",\n     .scales = {.block = %ld, .a_m = %ld, .b_n = %ld, .a_batch = {%ld, %ld}, "
-             ".b_batch = {%ld, %ld}}",
-             scales->block, scales->a_m, scales->b_n, scales->a_batch[0], scales->a_batch[1],
-             scales->b_batch[0], scales->b_batch[1]);
+             ",\n     .scales = {.block = %ld, .a_m = %ld, .a_k = %ld, .b_k = %ld, .b_n = %ld",
+             scales->block, scales->a_m, scales->a_k, scales->b_k, scales->b_n);
+    add_strides(text, "a_batch", scales->a_batch);
+    add_strides(text, "b_batch", scales->b_batch);
+    text_add(text, "}");
 }
 
 void print_products(Text *text, const List *products) {

@@ -153,10 +153,10 @@ typedef struct MoecTensor {
 } MoecTensor;
 
 /* Operands of MOEC_E4M3 or MOEC_E5M2 consist of units: element [i,j][m,k] of a is a unit times
- * a_scale[i a_batch[0] + j a_batch[1] + m a_m + k / block], block 0: without k / block; b likewise,
- * by n instead of m. */
+ * a_scale[i a_batch[0] + j a_batch[1] + m a_m + k / block a_k]; block 0: all terms of a sum share a
+ * scale. b likewise, with n instead of m. */
 typedef struct MoecScales {
-    long block, a_m, b_n;
+    long block, a_m, a_k, b_k, b_n;
     long a_batch[2], b_batch[2];
 } MoecScales;
 

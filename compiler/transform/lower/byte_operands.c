@@ -122,7 +122,7 @@ static bool add_byte_product(ByteOperands *all, Statement *statement) {
     Expr *reads[2];
     const Index *inner[2] = {NULL, NULL};
     if (statement->kind != STATEMENT_LOOP || statement->exact || !statement->product ||
-        !product_of_reads(statement, &reads[0], &reads[1]))
+        statement->product->relation || !product_of_reads(statement, &reads[0], &reads[1]))
         return false;
     ByteProduct *made = arena_alloc(all->program->arena, sizeof *made);
     *made = (ByteProduct){.statement = statement, .former_value = statement->value};

@@ -112,7 +112,7 @@ static Axis *common_axis(const Program *program, Expr *const operands[3], const 
                 Axis *own = sub->kind == EXPR_INDEX
                                 ? longer_axis(program, operands[i], d, pass ? axis : NULL)
                                 : NULL;
-                if (pass && (!own || own->size != axis->size)) return NULL;
+                if (pass && (!axis || !own || own->size != axis->size)) return NULL;
                 if (own && own->size > loop->axis->size) axis = own;
             }
     return axis;

@@ -67,7 +67,8 @@ MOEC_DEVICE void moec_mma_units(float *d, const unsigned *a, const unsigned *b) 
 /* The scales of a tile: of its rows, of its columns. */
 struct MoecTileScales {
     const float *rows, *columns;
-    long row, column; /* from one to the next */
+    long row, column;             /* from one to the next */
+    long row_block, column_block; /* to those of the next terms */
 };
 
 /* A store of sums of units, multiplied by the scales of their row and column. */
@@ -128,16 +129,18 @@ struct MoecTileUnits : MoecTileStored<ROWS, WIDTH, true, true> {
             float x[DOWN][2] = {}, y[4][2] = {};
             if constexpr (BLOCK > 0) {
                 const long block = (term + 16 * p) / BLOCK;
+                const float *const rows = scales.rows + block * scales.row_block,
+                                  *const columns = scales.columns + block * scales.column_block;
 #pragma unroll
                 for (int i = 0; i < DOWN * 2; i++) {
                     const int at = row + row_of(i / 2, i % 2);
-                    x[i / 2][i % 2] = at < height ? scales.rows[at * scales.row + block] : 0.0f;
+                    x[i / 2][i % 2] = at < height ? rows[at * scales.row] : 0.0f;
                 }
 #pragma unroll
                 for (int j = 0; j < 8; j++) {
                     const int at = column + column_of(j / 2, j % 2);
                     y[j / 2][j % 2] =
-                        at < breadth ? scales.columns[at * scales.column + block] : 0.0f;
+                        at < breadth ? columns[at * scales.column] : 0.0f;
                 }
             }
 #pragma unroll
@@ -192,7 +195,7 @@ MOEC_DEVICE void moec_dense_units(const MoecProduct &product, const MoecEpilogue
         const MoecTileScales tile = {
             epilogue.a_scale + i * scales.a_batch[0] + j * scales.a_batch[1] + m * scales.a_m,
             epilogue.b_scale + i * scales.b_batch[0] + j * scales.b_batch[1] + n * scales.b_n,
-            scales.a_m, scales.b_n};
+            scales.a_m, scales.b_n, scales.a_k, scales.b_k};
         const MoecDenseStore<Result> store = {product, epilogue, z, m, n};
         const auto left = [&](long line) { return (const MoecBf16 *)(x + line * product.a_m); };
         const auto right = [&](long line) { return (const MoecBf16 *)(y + line * product.b_n); };
