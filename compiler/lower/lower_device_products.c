@@ -92,13 +92,14 @@ static bool begins_in_vectors(const Contraction *contraction, const Expr *read, 
            batch[0] % MOEC_VECTOR == 0 && batch[1] % MOEC_VECTOR == 0;
 }
 
-/* Units whose scales apply to the whole sum or to blocks of it. */
+/* Scales of blocks need registers: such a tile has fewer rows. */
 static Tile units_tile(EntryLowering *lowering, const Product *product) {
-    long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    const long block = product->scales.block;
+    const long height = product->m > 64 && !block ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
     return (Tile){.template = template_of(lowering->lower.arena, "MoecTileUnits", "nnn", height,
-                                          breadth, product->scales.block),
+                                          breadth, block),
                   .name = arena_format(lowering->lower.arena, "units_%ldx%ld_%ld", height, breadth,
-                                       product->scales.block),
+                                       block),
                   .bounds = "MOEC_STORED_TWICE_BOUNDS",
                   .height = height,
                   .breadth = breadth,

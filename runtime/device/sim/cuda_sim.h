@@ -342,15 +342,24 @@ struct SimOperands {
     unsigned a[4], b[2];
 };
 
-static inline float sim_half_of(unsigned pair, int high) {
-    return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16); /* bf16 */
+static inline float sim_bf16_of(unsigned pair, int high) {
+    return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16);
+}
+static inline float sim_f16_of(unsigned pair, int high) {
+    const unsigned bits = high ? pair >> 16 : pair & 0xffffu, size = bits & 0x7fffu;
+    const float value = size < 0x400u ? ldexpf((float)size, -24)
+                                      : sim_bits<float>((size << 13) + (112u << 23));
+    const float signless = size < 0x7c00u ? value : size == 0x7c00u ? INFINITY : NAN;
+    return bits & 0x8000u ? -signless : signless;
 }
 
-/* Products of two bf16, two tf32 or two 8-bit values are exact: only the sum is rounded, as on a device. */
+/* Products of two bf16, f16, tf32 or 8-bit values are exact: only the sum is rounded, as on a device. */
 
-/* d[16,8] += a[16,16] b[16,8] in bf16, with the fragment layout of
+/* d[16,8] += a[16,16] b[16,8] in bf16 or f16, with the fragment layout of
  * mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32. */
-static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+template <float (*sim_half_of)(unsigned, int)>
+static inline void sim_mma_halves(float *d, const unsigned *a, const unsigned *b, const char *file,
+                                  int line) {
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
     int group = sim_place->lane / 4, place = sim_place->lane % 4;
@@ -371,6 +380,13 @@ static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, 
         d[2] += lower * first;
         d[3] += lower * second;
     }
+}
+
+static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+    sim_mma_halves<sim_bf16_of>(d, a, b, file, line);
+}
+static inline void sim_mma_f16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+    sim_mma_halves<sim_f16_of>(d, a, b, file, line);
 }
 
 /* d[16,8] += a[16,8] b[8,8], as mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32. */

@@ -12,24 +12,42 @@
 
 #include "product_stored.cuh"
 
-/* Two units as a pair of bf16, which holds them exactly. */
-template <class Small> MOEC_DEVICE unsigned moec_small_pair(unsigned two) {
-    return moec_bf16_pair(moec_load(Small{(uint8_t)two}), moec_load(Small{(uint8_t)(two >> 8)}));
+/* Two units as a pair of f16: those of E4M3 times 2^-8. 0x7f stays no number. */
+template <class Small> MOEC_DEVICE unsigned moec_half_pair(unsigned two) {
+    const unsigned apart = (two & 0xffu) | (two & 0xff00u) << 8;
+    if constexpr (Small::FRACTION == 2) return apart << 8;
+    const unsigned size = apart & 0x7f007fu;
+    return (size | ((size + 0x10001u) & 0x800080u)) << 7 | (apart & 0x800080u) << 8;
 }
 
-/* The sums of moec_mma_units by products of bf16. The terms have another order, which is the same
- * in both operands. */
+/* d[16,8] += a[16,16] b[16,8] in f16, as moec_mma. */
+MOEC_DEVICE void moec_mma_half(float *d, const unsigned *a, const unsigned *b) {
+#ifdef MOEC_SIM
+    sim_mma_f16(d, a, b);
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/* The sums of moec_mma_units by products of f16. The terms have another order, which is the same in
+ * both operands. */
 template <class A, class B>
-MOEC_DEVICE void moec_mma_units_as_bf16(float *d, const unsigned *a, const unsigned *b) {
+MOEC_DEVICE void moec_mma_units_as_half(float *d, const unsigned *a, const unsigned *b) {
+    constexpr float scale = (A::FRACTION == 3 ? 256.0f : 1.0f) * (B::FRACTION == 3 ? 256.0f : 1.0f);
+    float part[4] = {};
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const unsigned *rows = a + 2 * half;
-        const unsigned left[4] = {moec_small_pair<A>(rows[0]), moec_small_pair<A>(rows[1]),
-                                  moec_small_pair<A>(rows[0] >> 16),
-                                  moec_small_pair<A>(rows[1] >> 16)},
-                       right[2] = {moec_small_pair<B>(b[half]), moec_small_pair<B>(b[half] >> 16)};
-        moec_mma(d, left, right);
+        const unsigned x = a[2 * half], y = a[2 * half + 1], z = b[half];
+        const unsigned left[4] = {moec_half_pair<A>(x), moec_half_pair<A>(y),
+                                  moec_half_pair<A>(x >> 16), moec_half_pair<A>(y >> 16)},
+                       right[2] = {moec_half_pair<B>(z), moec_half_pair<B>(z >> 16)};
+        moec_mma_half(part, left, right);
     }
+#pragma unroll
+    for (int e = 0; e < 4; e++) d[e] += part[e] * scale;
 }
 
 /* The instruction exists on capability 8.9 and later. */
@@ -60,7 +78,7 @@ MOEC_DEVICE void moec_mma_units(float *d, const unsigned *a, const unsigned *b) 
     else
         MOEC_MMA_UNITS("e5m2", "e5m2");
 #else
-    moec_mma_units_as_bf16<A, B>(d, a, b);
+    moec_mma_units_as_half<A, B>(d, a, b);
 #endif
 }
 
