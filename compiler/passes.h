@@ -292,7 +292,6 @@ void smaller_weights(Program *program);
  *
  * Needs:   parameter_facts. */
 void choose_weights(Program *program, const char *weights, const char *head);
-const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);

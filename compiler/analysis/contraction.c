@@ -12,6 +12,7 @@
 #include "analysis/contraction.h"
 #include "analysis/range.h"
 #include "base/must.h"
+#include "ir/weight_type.h"
 
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
 
@@ -106,7 +107,7 @@ static bool is_multiplied(const Tensor *tensor) {
 }
 
 bool is_units(const Tensor *tensor) {
-    return tensor->type == TYPE_E4M3 || tensor->type == TYPE_E5M2;
+    return unit_type(tensor->type) != NULL;
 }
 
 /* The read of a factor; of units times their scale, the units. *scale: the read of the scale, or
@@ -391,8 +392,7 @@ Contraction *product_shape(Program *program, const Statement *statement) {
     MUST(statement->value->kind == EXPR_APPLY && statement->value->op == OP_MUL);
     Expr *const *factors = statement->value->args;
     Contraction *result = arena_alloc(program->arena, sizeof *result);
-    *result = (Contraction){
-        .kind = form->kind, .c = statement->target, .relation = form->relation};
+    *result = (Contraction){.kind = form->kind, .c = statement->target, .relation = form->relation};
     result->a = read_of_factor(factors[form->swapped], &result->a_scale);
     result->b = read_of_factor(factors[!form->swapped], &result->b_scale);
     bool found = form->relation ? grouped_shape(statement, form, result)

@@ -176,10 +176,9 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->prepared) print_to(text, ": prepared");
     if (tensor->type == TYPE_INT) print_to(text, ": int");
     if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
-    if (weight_type(tensor->type)) text_add(text, ": %s", weight_type(tensor->type)->name);
+    if (weight_type(tensor->type) || unit_type(tensor->type))
+        text_add(text, ": %s", real_type_name(tensor->type));
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
-    if (tensor->type == TYPE_E4M3) print_to(text, ": e4m3");
-    if (tensor->type == TYPE_E5M2) print_to(text, ": e5m2");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
     bool parameter = tensor->role == ROLE_PARAMETER && !tensor->prepared;

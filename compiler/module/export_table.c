@@ -102,10 +102,8 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
 }
 
 MoecType table_type(Type type) {
-    return weight_type(type)    ? weight_type(type)->stored
-           : type == TYPE_E4M3 ? MOEC_E4M3
-           : type == TYPE_E5M2 ? MOEC_E5M2
-                               : MOEC_F32;
+    if (unit_type(type)) return unit_type(type)->stored;
+    return weight_type(type) ? weight_type(type)->stored : MOEC_F32;
 }
 
 MoecProduct table_product(const Product *p) {

@@ -49,10 +49,9 @@ static void print_product(Text *text, const PrintContext *context, const HostSte
     const ProductStep *product = &step->product;
     const char *row = row_text(arena, product), *own = "", *epilogue = "NULL";
     if (product->epilogue)
-        epilogue =
-            arena_format(arena, "&(const MoecEpilogue){%s, %s, %s%s}", operand_text(arena, step, 3),
-                         operand_text(arena, step, 4), operand_text(arena, step, 5),
-                         scales_text(arena, step));
+        epilogue = arena_format(arena, "&(const MoecEpilogue){%s, %s, %s%s}",
+                                operand_text(arena, step, 3), operand_text(arena, step, 4),
+                                operand_text(arena, step, 5), scales_text(arena, step));
     if (product->own)
         own = arena_format(arena, ", %s, %s, %ld", epilogue, product->own, product->blocks);
     const char *call =

@@ -75,8 +75,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 
 void add_type(Text *text, const char *operand, Type type) {
     if (weight_type(type)) text_add(text, ", .%s_type = %s", operand, weight_type(type)->code);
-    if (type == TYPE_E4M3) text_add(text, ", .%s_type = MOEC_E4M3", operand);
-    if (type == TYPE_E5M2) text_add(text, ", .%s_type = MOEC_E5M2", operand);
+    if (unit_type(type)) text_add(text, ", .%s_type = %s", operand, unit_type(type)->code);
 }
 
 static void add_scales(Text *text, const Scales *scales) {
@@ -111,7 +110,7 @@ void print_products(Text *text, const List *products) {
                      p->epilogue_ops, p->add_m, p->kept_m);
         if (p->epilogue_ops & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
-        if (p->a_type == TYPE_E4M3 || p->a_type == TYPE_E5M2) add_scales(text, &p->scales);
+        if (unit_type(p->a_type)) add_scales(text, &p->scales);
         text_add(text, "}, /* %d: %s */\n", i, p->name);
     }
     text_add(text, "};\n\n");

@@ -202,8 +202,8 @@ static Expr *scaled_units(Program *program, const ByteOperand *operand, Expr *co
 static void multiply_units(Program *program, ByteProduct *product) {
     Statement *statement = product->statement;
     Expr *factors[2];
-    Index *loop = index_new(program, product->inner->name,
-                            padded_axis(program, product->inner->axis));
+    Index *loop =
+        index_new(program, product->inner->name, padded_axis(program, product->inner->axis));
     Expr *to = expr_index(program, loop);
     for (int i = 0; i < 2; i++) {
         const Expr *read = product->former_value->args[i];
@@ -270,8 +270,7 @@ static void pad_units(Program *program, const ByteOperand *operand, Block *block
     const int last = operand->tensor->rank - 1;
     for (int i = 0; i < last; i++)
         subs[i] = expr_index(program, index_over(program, operand->axes[i]));
-    Axis *rest =
-        axis_new(program, axis->name, axis->size - axis->padded, AXIS_PLAIN, axis->span);
+    Axis *rest = axis_new(program, axis->name, axis->size - axis->padded, AXIS_PLAIN, axis->span);
     Index *after = index_over(program, rest);
     subs[last] = expr_apply(program, OP_ADD, expr_number(program, (double)axis->padded),
                             expr_index(program, after), NULL);
@@ -298,14 +297,14 @@ void byte_operands(Program *program) {
     const int count = program->tensors.count;
     const DefUse *def_use = def_use_new(program);
     all.operands = arena_alloc(program->arena, ((size_t)count + 1) * sizeof *all.operands);
-    for (int i = 0; i < count; i++) all.operands[i] = operand_of(def_use, program->tensors.items[i]);
+    for (int i = 0; i < count; i++)
+        all.operands[i] = operand_of(def_use, program->tensors.items[i]);
     find_byte_products(&all, def_use);
     LIST_EACH(ByteProduct, product, &all.products)
         for (int i = 0; i < 2; i++)
             if (!product->operands[i]->former[0]) set_axes(program, product->operands[i]);
     LIST_EACH(ByteProduct, product, &all.products)
-        if (!fits_in_bytes(&all, product))
-            all.operands[product->operands[0]->tensor->id] = NULL;
+        if (!fits_in_bytes(&all, product)) all.operands[product->operands[0]->tensor->id] = NULL;
     refuse_partners(&all);
     LIST_EACH(ByteProduct, product, &all.products) {
         if (!is_kept(&all, product)) continue;

@@ -347,8 +347,8 @@ static inline float sim_bf16_of(unsigned pair, int high) {
 }
 static inline float sim_f16_of(unsigned pair, int high) {
     const unsigned bits = high ? pair >> 16 : pair & 0xffffu, size = bits & 0x7fffu;
-    const float value = size < 0x400u ? ldexpf((float)size, -24)
-                                      : sim_bits<float>((size << 13) + (112u << 23));
+    const float value =
+        size < 0x400u ? ldexpf((float)size, -24) : sim_bits<float>((size << 13) + (112u << 23));
     const float signless = size < 0x7c00u ? value : size == 0x7c00u ? INFINITY : NAN;
     return bits & 0x8000u ? -signless : signless;
 }
@@ -412,14 +412,14 @@ template <int FRACTION> static inline float sim_small(unsigned word, int i) {
     const unsigned bits = word >> 8 * i & 0xffu, size = bits & 0x7fu;
     const int bias = FRACTION == 3 ? 7 : 15, exponent = (int)(size >> FRACTION),
               fraction = (int)(size & ((1u << FRACTION) - 1));
-    const float value = exponent ? ldexpf((float)((1 << FRACTION) + fraction),
-                                          exponent - bias - FRACTION)
-                                 : ldexpf((float)fraction, 1 - bias - FRACTION);
+    const float value =
+        exponent ? ldexpf((float)((1 << FRACTION) + fraction), exponent - bias - FRACTION)
+                 : ldexpf((float)fraction, 1 - bias - FRACTION);
     const bool none = FRACTION == 3 ? size == 0x7fu : size > 0x7cu;
-    return none                              ? NAN
+    return none                             ? NAN
            : FRACTION == 2 && size == 0x7cu ? (bits & 0x80u ? -INFINITY : INFINITY)
-           : bits & 0x80u                    ? -value
-                                             : value;
+           : bits & 0x80u                   ? -value
+                                            : value;
 }
 
 /* d[16,8] += a[16,32] b[32,8] in 8 bits, with the fragment layout of
