@@ -276,7 +276,7 @@ void precision(Program *program);
 void mark_exact(Program *program, bool small);
 /* Rounds the operands of products with parameters to program->formats. */
 void operand_formats(Program *program);
-/* On a GPU: stores these operands in 8 bits, with their scales beside them. */
+/* On a GPU: stores these operands in 8 bits, and their scales separately. */
 void byte_operands(Program *program);
 /* The formats with this name of train.precision; NULL: none. */
 const OperandFormats *operand_formats_find(const char *name);

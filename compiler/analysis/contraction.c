@@ -239,11 +239,11 @@ static bool scale_strides(const Statement *statement, const Expr *scale, long *s
 static bool set_scales(Contraction *result, const LoopRun *m, const LoopRun *n, const LoopRun *k) {
     const long block = block_of_scale(result->a_scale), divisor = block ? block : 1;
     if (block != block_of_scale(result->b_scale)) return false;
-    result->product.scales = (Scales){.block = block,
-                                      .a_m = m->stride[IN_A_SCALE] / divisor,
-                                      .a_k = k->stride[IN_A_SCALE],
-                                      .b_k = k->stride[IN_B_SCALE],
-                                      .b_n = n->stride[IN_B_SCALE] / divisor};
+    result->product.scales = (UnitScales){.block = block,
+                                          .a_m = m->stride[IN_A_SCALE] / divisor,
+                                          .a_k = k->stride[IN_A_SCALE],
+                                          .b_k = k->stride[IN_B_SCALE],
+                                          .b_n = n->stride[IN_B_SCALE] / divisor};
     return (block || (!k->stride[IN_A_SCALE] && !k->stride[IN_B_SCALE])) &&
            m->stride[IN_A_SCALE] % divisor == 0 && n->stride[IN_B_SCALE] % divisor == 0;
 }

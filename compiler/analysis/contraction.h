@@ -6,10 +6,10 @@
 #include "ir/ir.h"
 
 /* The scales of operands that consist of units: see MoecScales of runtime/abi/abi.h. */
-typedef struct Scales {
+typedef struct UnitScales {
     long block, a_m, a_k, b_k, b_n;
     long a_batch[2], b_batch[2];
-} Scales;
+} UnitScales;
 
 /* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
  * runtime/abi/abi.h. */
@@ -24,7 +24,7 @@ typedef struct Product {
     int epilogue_ops; /* a sum of MoecEpilogueOp; then c is the result of the epilogue */
     long add_m, kept_m;
     double scale; /* MOEC_SCALE */
-    Scales scales;
+    UnitScales scales;
 } Product;
 
 /* A loop around a product, for dimensions that neither the matrix nor its batch can express. */

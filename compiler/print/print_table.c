@@ -78,7 +78,7 @@ void add_type(Text *text, const char *operand, Type type) {
     if (unit_type(type)) text_add(text, ", .%s_type = %s", operand, unit_type(type)->code);
 }
 
-static void add_scales(Text *text, const Scales *scales) {
+static void add_scales(Text *text, const UnitScales *scales) {
     text_add(text,
              ",\n     .scales = {.block = %ld, .a_m = %ld, .a_k = %ld, .b_k = %ld, .b_n = %ld",
              scales->block, scales->a_m, scales->a_k, scales->b_k, scales->b_n);

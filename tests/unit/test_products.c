@@ -132,7 +132,7 @@ static const char *only;
 
 static bool is_tested(const char *name) { return !only || strcmp(only, name) == 0; }
 
-/* The instruction for units of two formats, and its replacement; storing what was loaded. Fragments: as in the PTX manual. */
+/* The instruction for units of two formats, and its replacement; loading and storing units. Fragments: as in the PTX manual. */
 static const char *const instructions[] = {"units", "units_as_half"}, *const formats[] = {"MoecE4M3", "MoecE5M2"};
 
 static size_t write_instructions(char *text, size_t size) {

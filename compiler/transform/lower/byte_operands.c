@@ -53,7 +53,7 @@ static Type type_of_op(OpCode op) {
     return op == OP_E4M3 || op == OP_E2M1 ? TYPE_E4M3 : op == OP_E5M2 ? TYPE_E5M2 : TYPE_REAL;
 }
 
-static bool has_plain_target(const Statement *statement) {
+static bool stores_by_loops(const Statement *statement) {
     const Expr *target = statement->target;
     for (int i = 0; i < target->count; i++)
         if (target->args[i]->kind != EXPR_INDEX || target->args[i]->index->of_repeat ||
@@ -63,7 +63,7 @@ static bool has_plain_target(const Statement *statement) {
 }
 
 /* The operand that the only writer of the tensor rounds, or NULL. */
-static ByteOperand *operand_of(const DefUse *def_use, Tensor *tensor) {
+static ByteOperand *byte_operand_of(const DefUse *def_use, Tensor *tensor) {
     Arena *arena = def_use->program->arena;
     const List *writes = &def_use->writes[tensor->id];
     if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL || writes->count != 1) return NULL;
@@ -71,7 +71,7 @@ static ByteOperand *operand_of(const DefUse *def_use, Tensor *tensor) {
     const ProgramPoint *point = &def_use->points[write->position];
     const Statement *statement = point->statement;
     if (statement->kind != STATEMENT_LOOP || statement->accumulate ||
-        statement->reduction != REDUCE_NONE || !has_plain_target(statement))
+        statement->reduction != REDUCE_NONE || !stores_by_loops(statement))
         return NULL;
     const Expr *value = statement->value;
     if (value->kind != EXPR_APPLY || value->op != OP_MUL || value->args[0]->kind != EXPR_APPLY ||
@@ -85,7 +85,7 @@ static ByteOperand *operand_of(const DefUse *def_use, Tensor *tensor) {
 
 /* ---- products ---- */
 
-static bool is_summed(const Statement *statement, const Expr *sub) {
+static bool uses_summed_loop(const Statement *statement, const Expr *sub) {
     for (int i = 0; i < statement->loop_count; i++)
         if (expr_uses_index(sub, statement->loops[i]) &&
             !expr_uses_index(statement->target, statement->loops[i]))
@@ -99,12 +99,12 @@ static bool order_dimensions(ByteOperand *operand, const Statement *statement, c
                              const Index **inner) {
     int order[MAX_RANK], count = 0;
     for (int i = 0; i < read->count; i++)
-        if (!is_summed(statement, read->args[i])) order[count++] = i;
+        if (!uses_summed_loop(statement, read->args[i])) order[count++] = i;
     for (int i = 0; i < statement->loop_count; i++)
         for (int j = 0; j < read->count; j++) {
             const Expr *sub = read->args[j];
             if (sub->kind != EXPR_INDEX || sub->index != statement->loops[i] ||
-                !is_summed(statement, sub))
+                !uses_summed_loop(statement, sub))
                 continue;
             order[count++] = j;
             *inner = sub->index;
@@ -230,7 +230,7 @@ static void multiply_formers(Program *program, ByteProduct *product, Index *inne
     find_product(program, statement);
 }
 
-static bool is_kept(const ByteOperands *all, const ByteProduct *product) {
+static bool has_both(const ByteOperands *all, const ByteProduct *product) {
     for (int i = 0; i < 2; i++)
         if (all->operands[product->operands[i]->tensor->id] != product->operands[i]) return false;
     return true;
@@ -241,7 +241,7 @@ static void refuse_partners(ByteOperands *all) {
     for (bool changed = true; changed;) {
         changed = false;
         LIST_EACH(const ByteProduct, product, &all->products)
-            for (int i = 0; i < 2 && !is_kept(all, product); i++) {
+            for (int i = 0; i < 2 && !has_both(all, product); i++) {
                 ByteOperand **operand = &all->operands[product->operands[i]->tensor->id];
                 changed |= *operand != NULL;
                 *operand = NULL;
@@ -298,7 +298,7 @@ void byte_operands(Program *program) {
     const DefUse *def_use = def_use_new(program);
     all.operands = arena_alloc(program->arena, ((size_t)count + 1) * sizeof *all.operands);
     for (int i = 0; i < count; i++)
-        all.operands[i] = operand_of(def_use, program->tensors.items[i]);
+        all.operands[i] = byte_operand_of(def_use, program->tensors.items[i]);
     find_byte_products(&all, def_use);
     LIST_EACH(ByteProduct, product, &all.products)
         for (int i = 0; i < 2; i++)
@@ -307,7 +307,7 @@ void byte_operands(Program *program) {
         if (!fits_in_bytes(&all, product)) all.operands[product->operands[0]->tensor->id] = NULL;
     refuse_partners(&all);
     LIST_EACH(ByteProduct, product, &all.products) {
-        if (!is_kept(&all, product)) continue;
+        if (!has_both(&all, product)) continue;
         for (int i = 0; i < 2; i++) store_units(product->operands[i], true);
         multiply_units(program, product);
         program->has[HAS_BYTE_OPERANDS] = true;

@@ -353,7 +353,8 @@ static inline float sim_f16_of(unsigned pair, int high) {
     return bits & 0x8000u ? -signless : signless;
 }
 
-/* Products of two bf16, f16, tf32 or 8-bit values are exact: only the sum is rounded, as on a device. */
+/* Products of two bf16, f16, tf32 or 8-bit values are exact: only the sum is rounded, as on a
+ * device. */
 
 /* d[16,8] += a[16,16] b[16,8] in bf16 or f16, with the fragment layout of
  * mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32. */

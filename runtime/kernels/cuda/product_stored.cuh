@@ -207,7 +207,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
                                              more_right);
         multiply_stages(
             pairs,
-            [](float (&sum)[DOWN][4][4], const MoecBf16 *stage, int, int row, int column) {
+            [](float(&sum)[DOWN][4][4], const MoecBf16 *stage, int, int row, int column) {
                 multiply_stage(sum, stage, row, column);
             },
             store);

@@ -148,7 +148,7 @@ struct MoecTileUnits : MoecTileStored<ROWS, WIDTH, true, true> {
             if constexpr (BLOCK > 0) {
                 const long block = (term + 16 * p) / BLOCK;
                 const float *const rows = scales.rows + block * scales.row_block,
-                                  *const columns = scales.columns + block * scales.column_block;
+                                   *const columns = scales.columns + block * scales.column_block;
 #pragma unroll
                 for (int i = 0; i < DOWN * 2; i++) {
                     const int at = row + row_of(i / 2, i % 2);
@@ -157,8 +157,7 @@ struct MoecTileUnits : MoecTileStored<ROWS, WIDTH, true, true> {
 #pragma unroll
                 for (int j = 0; j < 8; j++) {
                     const int at = column + column_of(j / 2, j % 2);
-                    y[j / 2][j % 2] =
-                        at < breadth ? columns[at * scales.column] : 0.0f;
+                    y[j / 2][j % 2] = at < breadth ? columns[at * scales.column] : 0.0f;
                 }
             }
 #pragma unroll
@@ -183,7 +182,7 @@ struct MoecTileUnits : MoecTileStored<ROWS, WIDTH, true, true> {
         const int height = pairs.height, breadth = pairs.breadth;
         Stored::multiply_stages(
             pairs,
-            [&](float (&sum)[DOWN][4][4], const MoecBf16 *stage, int number, int row, int column) {
+            [&](float(&sum)[DOWN][4][4], const MoecBf16 *stage, int number, int row, int column) {
 #pragma unroll
                 for (int k = 0; k < Stored::DEPTH; k += MOEC_UNITS / 2) {
                     const long term = 2L * (number * Stored::DEPTH + k);
@@ -213,7 +212,10 @@ MOEC_DEVICE void moec_dense_units(const MoecProduct &product, const MoecEpilogue
         const MoecTileScales tile = {
             epilogue.a_scale + i * scales.a_batch[0] + j * scales.a_batch[1] + m * scales.a_m,
             epilogue.b_scale + i * scales.b_batch[0] + j * scales.b_batch[1] + n * scales.b_n,
-            scales.a_m, scales.b_n, scales.a_k, scales.b_k};
+            scales.a_m,
+            scales.b_n,
+            scales.a_k,
+            scales.b_k};
         const MoecDenseStore<Result> store = {product, epilogue, z, m, n};
         const auto left = [&](long line) { return (const MoecBf16 *)(x + line * product.a_m); };
         const auto right = [&](long line) { return (const MoecBf16 *)(y + line * product.b_n); };
