@@ -276,6 +276,8 @@ void precision(Program *program);
 void mark_exact(Program *program, bool small);
 /* Rounds the operands of products with parameters to program->formats. */
 void operand_formats(Program *program);
+/* On a GPU: stores these operands in 8 bits, and their scales separately. */
+void byte_operands(Program *program);
 /* The formats with this name of train.precision; NULL: none. */
 const OperandFormats *operand_formats_find(const char *name);
 /* Sets `head` of the parameters.
@@ -290,7 +292,6 @@ void smaller_weights(Program *program);
  *
  * Needs:   parameter_facts. */
 void choose_weights(Program *program, const char *weights, const char *head);
-const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);

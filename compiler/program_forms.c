@@ -376,7 +376,7 @@ const char *moec_weight_type(MoecProgram *program, const char *name) {
         const Tensor *tensor = program->tensors.items[i];
         if (!touches[i] || !tensor->path || strcmp(tensor->path, name) != 0) continue;
         if (tensor->role == ROLE_PARAMETER) return NULL;
-        if (tensor->role == ROLE_ROUNDED) type = weight_type_name(tensor->type);
+        if (tensor->role == ROLE_ROUNDED) type = real_type_name(tensor->type);
     }
     return type;
 }

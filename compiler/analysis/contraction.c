@@ -12,6 +12,7 @@
 #include "analysis/contraction.h"
 #include "analysis/range.h"
 #include "base/must.h"
+#include "ir/weight_type.h"
 
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
 
@@ -22,11 +23,15 @@ static const int sort_moves[SORTS] = {MOVES_A | MOVES_B | MOVES_C, MOVES_A | MOV
 /* Below this number of multiply-adds per matrix, loops are faster than a call. */
 enum { MIN_PRODUCT = 256 };
 
+/* The addresses that loops move: those of the operands and of the scales of units. A scale that
+ * `block` terms share moves by 1 / block per term: its strides are multiplied by `block`. */
+enum { IN_A, IN_B, IN_C, IN_A_SCALE, IN_B_SCALE, ADDRESSES };
+
 typedef struct LoopRun {
     Index *index; /* the innermost loop in it */
     bool single;  /* it is only that loop */
     long size;
-    long stride[3]; /* in a, b, c */
+    long stride[ADDRESSES];
 } LoopRun;
 
 typedef struct Sorted {
@@ -101,12 +106,28 @@ static bool is_multiplied(const Tensor *tensor) {
     return tensor->type != TYPE_INT && tensor->type != TYPE_BYTE;
 }
 
+bool is_units(const Tensor *tensor) {
+    return unit_type(tensor->type) != NULL;
+}
+
+/* The read of a factor; of units times their scale, the units. *scale: the read of the scale, or
+ * NULL. */
+static Expr *read_of_factor(Expr *factor, Expr **scale) {
+    *scale = NULL;
+    if (factor->kind != EXPR_APPLY || factor->op != OP_MUL || factor->args[0]->kind != EXPR_READ ||
+        factor->args[1]->kind != EXPR_READ || !is_units(factor->args[0]->tensor))
+        return factor;
+    *scale = factor->args[1];
+    return factor->args[0];
+}
+
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
     const Expr *value = statement->value;
+    Expr *scale;
     if (statement->kind != STATEMENT_LOOP || value->kind != EXPR_APPLY || value->op != OP_MUL)
         return false;
-    *a = value->args[0];
-    *b = value->args[1];
+    *a = read_of_factor(value->args[0], &scale);
+    *b = read_of_factor(value->args[1], &scale);
     return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && is_multiplied((*a)->tensor) &&
            is_multiplied((*b)->tensor) && is_multiplied(statement->target->tensor);
 }
@@ -175,6 +196,58 @@ void product_moves(const Statement *statement, long strides[3][MAX_LOOPS], int *
     }
 }
 
+/* ---- scales of units ---- */
+
+/* The number of terms that share a scale if the subscript is floor(loop / block); else 0. */
+static long block_of_sub(const Expr *sub) {
+    if (sub->kind != EXPR_APPLY || sub->op != OP_FLOOR || sub->args[0]->kind != EXPR_APPLY ||
+        sub->args[0]->op != OP_DIV)
+        return 0;
+    const Expr *loop = sub->args[0]->args[0], *size = sub->args[0]->args[1];
+    return loop->kind == EXPR_INDEX && size->kind == EXPR_NUMBER ? (long)size->number : 0;
+}
+
+static long block_of_scale(const Expr *scale) {
+    for (int i = 0; scale && i < scale->count; i++)
+        if (block_of_sub(scale->args[i])) return block_of_sub(scale->args[i]);
+    return 0;
+}
+
+/* Strides of a scale, times the number of terms that share one. False if a subscript is not
+ * plain. */
+static bool scale_strides(const Statement *statement, const Expr *scale, long *strides) {
+    MUST(scale->kind == EXPR_READ);
+    const long block = block_of_scale(scale);
+    long stride = block ? block : 1;
+    for (int i = scale->count - 1; i >= 0; i--) {
+        const Expr *sub = scale->args[i];
+        for (int j = 0; j < statement->loop_count; j++) {
+            const Index *loop = statement->loops[j];
+            if (!expr_uses_index(sub, loop)) continue;
+            const bool blocks = block_of_sub(sub) == block && block > 0;
+            const long step = blocks ? 1 : index_step(sub, scale->tensor->axes[i], loop);
+            if (!step) return false;
+            strides[j] += blocks ? stride / block : step * stride;
+        }
+        stride *= scale->tensor->axes[i]->size;
+    }
+    return true;
+}
+
+/* The strides of both scales in the product; False if they do not fit to its sum, whose terms share
+ * a scale all or by blocks. */
+static bool set_scales(Contraction *result, const LoopRun *m, const LoopRun *n, const LoopRun *k) {
+    const long block = block_of_scale(result->a_scale), divisor = block ? block : 1;
+    if (block != block_of_scale(result->b_scale)) return false;
+    result->product.scales = (UnitScales){.block = block,
+                                          .a_m = m->stride[IN_A_SCALE] / divisor,
+                                          .a_k = k->stride[IN_A_SCALE],
+                                          .b_k = k->stride[IN_B_SCALE],
+                                          .b_n = n->stride[IN_B_SCALE] / divisor};
+    return (block || (!k->stride[IN_A_SCALE] && !k->stride[IN_B_SCALE])) &&
+           m->stride[IN_A_SCALE] % divisor == 0 && n->stride[IN_B_SCALE] % divisor == 0;
+}
+
 static int sort_of(int moves) {
     for (int sort = 0; sort < SORTS; sort++)
         if (sort_moves[sort] == moves) return sort;
@@ -183,19 +256,20 @@ static int sort_of(int moves) {
 
 /* The loops of a dense product as runs of one loop each. */
 static void sort_loops(const Statement *statement, const ProductForm *form,
-                       long strides[3][MAX_LOOPS], Sorted *sorted) {
+                       long strides[ADDRESSES][MAX_LOOPS], Sorted *sorted) {
     MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         int sort = sort_of(form->moves[i]);
         if (sort < 0) continue;
-        sorted->runs[sort][sorted->count[sort]++] = (LoopRun){
-            index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
+        LoopRun run = {index, true, index->axis->size, {0}};
+        for (int j = 0; j < ADDRESSES; j++) run.stride[j] = strides[j][i];
+        sorted->runs[sort][sorted->count[sort]++] = run;
     }
 }
 
 static bool lies_behind(const LoopRun *outer, const LoopRun *inner) {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ADDRESSES; i++)
         if (outer->stride[i] != inner->size * inner->stride[i]) return false;
     return true;
 }
@@ -221,7 +295,7 @@ static void merge_runs(LoopRun *runs, int *count, int by) {
     if (*count) *count = kept + 1;
 }
 
-static const LoopRun one = {NULL, true, 1, {0, 0, 0}};
+static const LoopRun one = {NULL, true, 1, {0}};
 
 static const LoopRun *run_at(const Sorted *sorted, int sort, int i) {
     return i < sorted->count[sort] ? &sorted->runs[sort][i] : &one;
@@ -265,12 +339,15 @@ static Product product_from(const LoopRun *m, const LoopRun *n, const LoopRun *k
  * loop. */
 static bool place_leftover(Contraction *result, const LoopRun *run, bool summed) {
     Product *product = &result->product;
+    const long divisor = product->scales.block ? product->scales.block : 1;
     int free = product->batch[0] == 1 ? 0 : product->batch[1] == 1 ? 1 : -1;
     if (!summed && free >= 0) {
         product->batch[free] = run->size;
         product->a_batch[free] = run->stride[0];
         product->b_batch[free] = run->stride[1];
         product->c_batch[free] = run->stride[2];
+        product->scales.a_batch[free] = run->stride[IN_A_SCALE] / divisor;
+        product->scales.b_batch[free] = run->stride[IN_B_SCALE] / divisor;
         return true;
     }
     MUST(result->outer_count < MAX_LOOPS);
@@ -289,9 +366,13 @@ static bool place_leftovers(Contraction *result, const Sorted *sorted, const int
 
 static bool dense_shape(const Statement *statement, const ProductForm *form, Contraction *result) {
     Expr *const operands[3] = {result->a, result->b, result->c};
-    long strides[3][MAX_LOOPS];
+    long strides[ADDRESSES][MAX_LOOPS] = {{0}};
     Sorted sorted = {.count = {0}};
-    if (!product_strides(statement, operands, NULL, strides)) return false;
+    const bool scaled = result->a_scale && result->b_scale;
+    if (!product_strides(statement, operands, NULL, strides) ||
+        (scaled && !(scale_strides(statement, result->a_scale, strides[IN_A_SCALE]) &&
+                     scale_strides(statement, result->b_scale, strides[IN_B_SCALE]))))
+        return false;
     sort_loops(statement, form, strides, &sorted);
     for (int sort = 0; sort < SORTS; sort++)
         merge_runs(sorted.runs[sort], &sorted.count[sort], sort == SORT_SUM ? 0 : 2);
@@ -300,8 +381,9 @@ static bool dense_shape(const Statement *statement, const ProductForm *form, Con
     const LoopRun *m = run_at(&sorted, SORT_ROW, chosen[0]),
                   *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
     if (m->size == 1 && n->size == 1) return false;
-    result->product = product_from(m, n, run_at(&sorted, SORT_SUM, chosen[2]));
-    return place_leftovers(result, &sorted, chosen);
+    const LoopRun *k = run_at(&sorted, SORT_SUM, chosen[2]);
+    result->product = product_from(m, n, k);
+    return (!scaled || set_scales(result, m, n, k)) && place_leftovers(result, &sorted, chosen);
 }
 
 Contraction *product_shape(Program *program, const Statement *statement) {
@@ -310,11 +392,9 @@ Contraction *product_shape(Program *program, const Statement *statement) {
     MUST(statement->value->kind == EXPR_APPLY && statement->value->op == OP_MUL);
     Expr *const *factors = statement->value->args;
     Contraction *result = arena_alloc(program->arena, sizeof *result);
-    *result = (Contraction){.kind = form->kind,
-                            .a = factors[form->swapped],
-                            .b = factors[!form->swapped],
-                            .c = statement->target,
-                            .relation = form->relation};
+    *result = (Contraction){.kind = form->kind, .c = statement->target, .relation = form->relation};
+    result->a = read_of_factor(factors[form->swapped], &result->a_scale);
+    result->b = read_of_factor(factors[!form->swapped], &result->b_scale);
     bool found = form->relation ? grouped_shape(statement, form, result)
                                 : dense_shape(statement, form, result);
     result->product.accumulate = statement->accumulate;
@@ -383,6 +463,16 @@ bool lies_in_vectors(const Expr *read) {
     const Expr *last = read->args[tensor->rank - 1];
     return tensor->axes[tensor->rank - 1]->size % MOEC_VECTOR == 0 && last->kind == EXPR_INDEX &&
            !last->index->of_repeat;
+}
+
+bool fits_units(const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    if (contraction->kind != CONTRACTION_PRODUCT || !is_units(contraction->a->tensor) ||
+        !is_units(contraction->b->tensor) || !contraction->a_scale || !contraction->b_scale)
+        return false;
+    long strides = product->k | product->a_m | product->b_n;
+    for (int i = 0; i < 2; i++) strides |= product->a_batch[i] | product->b_batch[i];
+    return product->a_k == 1 && product->b_k == 1 && strides % MOEC_UNITS == 0;
 }
 
 /* For the own type of the tensor; `across`: the stride between separate rows. */

@@ -5,6 +5,12 @@
 #include "abi/shapes.h"
 #include "ir/ir.h"
 
+/* The scales of operands that consist of units: see MoecScales of runtime/abi/abi.h. */
+typedef struct UnitScales {
+    long block, a_m, a_k, b_k, b_n;
+    long a_batch[2], b_batch[2];
+} UnitScales;
+
 /* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
  * runtime/abi/abi.h. */
 typedef struct Product {
@@ -18,6 +24,7 @@ typedef struct Product {
     int epilogue_ops; /* a sum of MoecEpilogueOp; then c is the result of the epilogue */
     long add_m, kept_m;
     double scale; /* MOEC_SCALE */
+    UnitScales scales;
 } Product;
 
 /* A loop around a product, for dimensions that neither the matrix nor its batch can express. */
@@ -54,6 +61,7 @@ typedef struct Contraction {
     ContractionKind kind;
     Product product;
     Expr *a, *b, *c;
+    Expr *a_scale, *b_scale; /* units: reads of their scales; else NULL */
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
     Relation *relation; /* grouped */
@@ -82,7 +90,14 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
 /* True if a subscript of the target determines the iteration of the loop: n * size + i. */
 bool is_digit(const Statement *statement, const Index *loop);
 
-/* The two factors of a loop statement whose value is a product of two real reads. */
+/* True if the tensors store units: numbers of one byte, whose scales are stored separately. */
+bool is_units(const Tensor *tensor);
+/* True if the kernel for units computes the product: the terms of a sum are contiguous, and lines
+ * begin at multiples of MOEC_UNITS elements. */
+bool fits_units(const Contraction *contraction);
+
+/* The two factors of a loop statement whose value is a product of two real reads. Of units times
+ * their scale: the units. */
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b);
 /* By operand (a, b, c): its strides in the loops of the statement; 0 for `row`. False if a
  * subscript is not plain. */

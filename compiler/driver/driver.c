@@ -207,6 +207,8 @@ static const PassRow passes[] = {
      .needs = HAS_PRODUCTS},
     {"scatter_to_select", MODELS, ANY, .run = pass_scatter_to_select, .needs = HAS_PRODUCTS},
     {"precision", MODELS, ANY, .program = precision, .needs = HAS_PRODUCTS, .leaves = IS_EXACT},
+    {"byte_operands", FORWARD | TRAIN | MEASURE | GATHER, DEVICE, .program = byte_operands,
+     .needs = IS_EXACT},
     {"storage", MODELS, ANY, .program = storage, .needs = IS_EXACT, .leaves = HAS_STORAGE},
     {"pad", MODELS, DEVICE, .program = pad, .needs = HAS_STORAGE},
     {"fuse", MODELS, ANY, .run = pass_fuse, .needs = HAS_STORAGE, .leaves = IS_SCHEDULED},

@@ -1,8 +1,10 @@
 /* explain_text: an explanation as tables and as JSON. */
 #include "explain/explain.h"
 
+#include "analysis/contraction.h"
 #include "abi/json_make.h"
 #include "abi/quantity.h"
+#include "ir/weight_type.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -134,6 +136,18 @@ static void add_padded(const ExplainedUnit *unit, Text *text) {
     }
 }
 
+/* The types of the operands of a product, if the model rounds some to a small format. */
+static void add_operand_types(const Explanation *explanation, const ExplainedUnit *unit,
+                              Text *text) {
+    Expr *a, *b;
+    const Statement *product = unit->statements.items[0];
+    if (!explanation->schedule->program->formats || !strcmp(unit->kind, "loops") ||
+        !product_of_reads(product, &a, &b))
+        return;
+    text_add(text, "      operands: %s, %s\n", real_type_name(a->tensor->type),
+             real_type_name(b->tensor->type));
+}
+
 static void add_fused(const ExplainedUnit *unit, Text *text) {
     if (unit->statements.count < 2) return;
     size_t line = text->length;
@@ -171,6 +185,7 @@ static void print_unit_table(const Explanation *explanation, Text *text) {
                  quantity_in(row->bytes, bytes).text, quantity_in(row->seconds, times).text,
                  row->first->by_memory ? "memory" : "compute",
                  source_of(arena, unit_span(row->first)));
+        add_operand_types(explanation, row->first, text);
         add_fused(row->first, text);
         add_padded(row->first, text);
     }

@@ -158,9 +158,9 @@ static void round_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step; step = step->next) {
         const Statement *statement = step->statement;
         round_steps(interpreter, step->body);
-        if (statement->kind != STATEMENT_LOOP || statement->exact ||
-            !product_shape(interpreter->program, statement))
-            continue;
+        if (statement->kind != STATEMENT_LOOP || statement->exact) continue;
+        const Contraction *product = product_shape(interpreter->program, statement);
+        if (!product || product->a_scale) continue; /* units are exact */
         for (int i = 0; i < step->value->count; i++) {
             const Tensor *tensor = statement->value->args[i]->tensor;
             step->value->args[i]->scale = interpreter_round_scale(interpreter, tensor->id);

@@ -144,8 +144,9 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    static const long bytes[TYPES] = {[TYPE_REAL] = 4, [TYPE_INT] = 4,    [TYPE_BF16] = 2,
-                                      [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
+    static const long bytes[TYPES] = {
+        [TYPE_REAL] = 4,   [TYPE_INT] = 4,  [TYPE_BF16] = 2, [TYPE_INT8] = 1,
+        [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1, [TYPE_E4M3] = 1, [TYPE_E5M2] = 1};
     MUST(type < TYPES && bytes[type]);
     return bytes[type];
 }

@@ -38,8 +38,7 @@ typedef enum AxisKind {
     AXIS_SEQUENCE, /* time: causal masks and scans run along it */
     AXIS_REPEAT,   /* depth */
     AXIS_ROWS,     /* dispatched rows of a relation (made by route) */
-    AXIS_ELEMENTS  /* all elements of one parameter (update programs); its size is known at run time
-                      only */
+    AXIS_ELEMENTS  /* all elements of one parameter (update programs); size known at run time */
 } AxisKind;
 
 typedef struct Axis {
@@ -56,8 +55,7 @@ typedef struct Axis {
 typedef struct Index {
     const char *name;
     Axis *axis;
-    bool of_repeat; /* the index of a repeat statement (set by statement_repeat): in scope in its
-                       body, never iterated there */
+    bool of_repeat; /* of a repeat statement: in scope in its body, never iterated there */
 } Index;
 
 typedef enum Role {
@@ -73,10 +71,10 @@ typedef enum Role {
     ROLE_TEMP
 } Role;
 
-/* REAL: float in C, double in the interpreter. INT: int32. BF16: a real that is rounded to bf16
- * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. DOUBLE:
- * a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127 (store_caches.c). The
- * others are multiples of a scale that a group of elements shares: see weight_type.h. */
+/* REAL: float in C, double in the interpreter. INT: int32. BF16: a real that is rounded when it is
+ * stored (storage.c). DOUBLE: double in C, too (tables.c). BYTE: a real in -127 .. 127
+ * (store_caches.c). E4M3, E5M2: numbers of these formats (byte_operands.c). The others are
+ * multiples of a scale that a group of elements shares: see weight_type.h. */
 typedef enum Type {
     TYPE_REAL,
     TYPE_INT,
@@ -86,6 +84,8 @@ typedef enum Type {
     TYPE_BYTE,
     TYPE_INT4,
     TYPE_TERNARY,
+    TYPE_E4M3,
+    TYPE_E5M2,
     TYPES
 } Type;
 /* Bytes of one element; of TYPE_INT8 without its scale. Not of a type with several columns. */

@@ -176,7 +176,8 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->prepared) print_to(text, ": prepared");
     if (tensor->type == TYPE_INT) print_to(text, ": int");
     if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
-    if (weight_type(tensor->type)) text_add(text, ": %s", weight_type(tensor->type)->name);
+    if (weight_type(tensor->type) || unit_type(tensor->type))
+        text_add(text, ": %s", real_type_name(tensor->type));
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);

@@ -1,4 +1,4 @@
-/* weight_type: the types of smaller weights, see weight_type.def. */
+/* weight_type: the types of smaller weights, see weight_type.def; those of units. */
 #ifndef WEIGHT_TYPE_H
 #define WEIGHT_TYPE_H
 
@@ -23,6 +23,17 @@ extern const WeightType weight_types[];
 extern const int weight_type_count;
 /* NULL: the type is none of them. */
 const WeightType *weight_type(Type type);
+
+/* Numbers of one byte, whose scales are stored separately: see byte_operands.c. */
+typedef struct UnitType {
+    Type type;
+    MoecType stored;
+    const char *name, *code;
+} UnitType;
+/* NULL: the type is none of them. */
+const UnitType *unit_type(Type type);
+/* f32 or the name of a row of either table. */
+const char *real_type_name(Type type);
 /* Bytes of an element of any type, with its share of a scale. */
 double element_bytes(Type type);
 

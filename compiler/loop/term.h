@@ -20,6 +20,8 @@ typedef enum TermType {
     T_I64,
     T_U64,
     T_BF16,
+    T_E4M3,
+    T_E5M2,
     T_F32,
     T_F64,
     T_GROUP,   /* 64 int8 weights and their scale */

@@ -92,9 +92,24 @@ static bool begins_in_vectors(const Contraction *contraction, const Expr *read, 
            batch[0] % MOEC_VECTOR == 0 && batch[1] % MOEC_VECTOR == 0;
 }
 
+/* Scales of blocks need registers: such a tile has fewer rows. */
+static Tile units_tile(EntryLowering *lowering, const Product *product) {
+    const long block = product->scales.block;
+    const long height = product->m > 64 && !block ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    return (Tile){
+        .template =
+            template_of(lowering->lower.arena, "MoecTileUnits", "nnn", height, breadth, block),
+        .name = arena_format(lowering->lower.arena, "units_%ldx%ld_%ld", height, breadth, block),
+        .bounds = "MOEC_STORED_TWICE_BOUNDS",
+        .height = height,
+        .breadth = breadth,
+        .threads = MOEC_TILE_THREADS};
+}
+
 static Tile dense_tile(EntryLowering *lowering, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along[2] = {product->a_k == 1, product->b_k == 1};
+    if (contraction->a_scale) return units_tile(lowering, product);
     if (!product->rounded) return exact_tile;
     if (!begins_in_vectors(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
                            product->a_batch) ||
@@ -121,8 +136,11 @@ static bool names_new_kernel(EntryLowering *lowering, const Contraction *contrac
                              const char *ending, Text *name) {
     const Expr *const operands[] = {contraction->a, contraction->b, contraction->c};
     const int count = lowering->module->device_kernels.count;
-    for (int i = 0; i < 3; i++)
-        if (operands[i]->tensor->type == TYPE_BF16) text_add(name, "_%c", "abc"[i]);
+    for (int i = 0; i < 3; i++) {
+        const Type type = operands[i]->tensor->type;
+        if (type == TYPE_BF16) text_add(name, "_%c", "abc"[i]);
+        if (unit_type(type)) text_add(name, "_%s", unit_type(type)->name);
+    }
     text_add(name, "%s", ending);
     device_kernel(lowering, name->text);
     return lowering->module->device_kernels.count > count;
@@ -148,7 +166,9 @@ static const char *dense_kernel(EntryLowering *lowering, const Contraction *cont
                           .type = element_type(operands[i]->tensor),
                           .name = names[i],
                           .written = i == 2});
-    TemplateCall call = {.function = template_of(arena, "moec_dense", "c", tile->template)};
+    TemplateCall call = {
+        .function = template_of(arena, contraction->a_scale ? "moec_dense_units" : "moec_dense",
+                                "c", tile->template)};
     add_params_as_arguments(arena, &variant.params, &call.arguments);
     add_template_call(arena, &variant, call);
     TemplateKernel kernel = {.name = name.text, .signals = true, .first_line = 2};

@@ -95,7 +95,7 @@ FormNode *lower_write(Lowering *lower, const Statement *statement, bool adds, co
     FormNode *store = lower_join(lower, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
     store->stores = true;
     store->again = lower->program->target->launches && is_touched_again(lower, target->tensor);
-    store->rounds = target->tensor->type == TYPE_BF16 && !lane;
+    store->rounds = (target->tensor->type == TYPE_BF16 || is_units(target->tensor)) && !lane;
     if (inside) lower_end(lower);
     return store;
 }

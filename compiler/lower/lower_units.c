@@ -86,9 +86,11 @@ static void lower_dense(EntryLowering *lowering, const ScheduleUnit *unit) {
     if (step->product.first.count) step->product.more = add_product(lowering, contraction, true);
     step->product.beside = unit->beside;
     lowering->entry->dense++;
-    add_operands(lowering, step, 6);
-    step->product.epilogue = product->epilogue_ops != 0;
-    if (step->product.epilogue) {
+    add_operands(lowering, step, MOEC_PRODUCT_OPERANDS);
+    step->product.epilogue = product->epilogue_ops != 0 || contraction->a_scale;
+    set_access(lowering, step, 7, contraction->b_scale, ACCESS_READ);
+    set_access(lowering, step, 6, contraction->a_scale, ACCESS_READ);
+    if (product->epilogue_ops) {
         set_access(lowering, step, 5, unit->kept,
                    product->epilogue_ops & MOEC_KEEP ? ACCESS_WRITE : ACCESS_READ);
         set_access(lowering, step, 4, unit->bias, ACCESS_READ);

@@ -222,7 +222,8 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
     made = element_term(lower, expr, &inside);
     if (expr->tensor->type == TYPE_INT || expr->tensor->type == TYPE_BYTE)
         made = term_cast(lower->arena, T_F32, made);
-    if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, TERM_LOAD, made);
+    if (expr->tensor->type == TYPE_BF16 || is_units(expr->tensor))
+        made = term(lower->arena, TERM_LOAD, made);
     if (expr->tensor->type == TYPE_DOUBLE) made = term_cast(lower->arena, T_F32, made);
     return inside ? value_or_zero(lower->arena, inside, made) : made;
 }

@@ -102,6 +102,7 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
 }
 
 MoecType table_type(Type type) {
+    if (unit_type(type)) return unit_type(type)->stored;
     return weight_type(type) ? weight_type(type)->stored : MOEC_F32;
 }
 
@@ -123,6 +124,13 @@ MoecProduct table_product(const Product *p) {
                         .add_m = p->add_m,
                         .kept_m = p->kept_m,
                         .scale = (float)p->scale};
+    made.scales.block = p->scales.block;
+    made.scales.a_m = p->scales.a_m;
+    made.scales.a_k = p->scales.a_k;
+    made.scales.b_k = p->scales.b_k;
+    made.scales.b_n = p->scales.b_n;
+    memcpy(made.scales.a_batch, p->scales.a_batch, sizeof made.scales.a_batch);
+    memcpy(made.scales.b_batch, p->scales.b_batch, sizeof made.scales.b_batch);
     memcpy(made.batch, p->batch, sizeof made.batch);
     memcpy(made.a_batch, p->a_batch, sizeof made.a_batch);
     memcpy(made.b_batch, p->b_batch, sizeof made.b_batch);

@@ -203,7 +203,8 @@ typedef struct LaunchStep {
     List matrices;  /* Matrix *, the same */
 } LaunchStep;
 
-/* A dense product. Its operands are a, b, c, then those of its epilogue: add, bias, kept. */
+/* A dense product. Its operands are a, b, c, then those of its epilogue: add, bias, kept; then the
+ * scales of a and of b. */
 typedef struct ProductStep {
     int row;         /* of the table */
     bool begins;     /* the next row in the first micro-batch of a step */

@@ -100,7 +100,7 @@ PrintStyle c_style(const char *function, const char *seed, const char *run);
 /* Declares the sizes of axes, all or only those of kernels. */
 void print_sizes(Text *text, const List *sizes, bool only_kernels);
 void print_products(Text *text, const List *products);
-/* Adds `, .a_type = MOEC_BF16` for a bf16 operand. */
+/* Adds `, .a_type = MOEC_BF16` for a bf16 operand, nothing for one of f32. */
 void add_type(Text *text, const char *operand, Type type);
 /* "MOEC_SCALAR_RATE" */
 const char *scalar_text(MoecScalar kind);

@@ -36,15 +36,22 @@ static const char *row_text(Arena *arena, const ProductStep *product) {
     return arena_format(arena, "%s ? %s : %d", first.text, row, product->more);
 }
 
+/* The scales of both operands, if they have some. */
+static const char *scales_text(Arena *arena, const HostStep *step) {
+    return step->operands.items[6] ? arena_format(arena, ", %s, %s", operand_text(arena, step, 6),
+                                                  operand_text(arena, step, 7))
+                                   : "";
+}
+
 static void print_product(Text *text, const PrintContext *context, const HostStep *step,
                           int indent) {
     Arena *arena = text->arena;
     const ProductStep *product = &step->product;
     const char *row = row_text(arena, product), *own = "", *epilogue = "NULL";
     if (product->epilogue)
-        epilogue =
-            arena_format(arena, "&(const MoecEpilogue){%s, %s, %s}", operand_text(arena, step, 3),
-                         operand_text(arena, step, 4), operand_text(arena, step, 5));
+        epilogue = arena_format(arena, "&(const MoecEpilogue){%s, %s, %s%s}",
+                                operand_text(arena, step, 3), operand_text(arena, step, 4),
+                                operand_text(arena, step, 5), scales_text(arena, step));
     if (product->own)
         own = arena_format(arena, ", %s, %s, %ld", epilogue, product->own, product->blocks);
     const char *call =

@@ -75,6 +75,16 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 
 void add_type(Text *text, const char *operand, Type type) {
     if (weight_type(type)) text_add(text, ", .%s_type = %s", operand, weight_type(type)->code);
+    if (unit_type(type)) text_add(text, ", .%s_type = %s", operand, unit_type(type)->code);
+}
+
+static void add_scales(Text *text, const UnitScales *scales) {
+    text_add(text,
+             ",\n     .scales = {.block = %ld, .a_m = %ld, .a_k = %ld, .b_k = %ld, .b_n = %ld",
+             scales->block, scales->a_m, scales->a_k, scales->b_k, scales->b_n);
+    add_strides(text, "a_batch", scales->a_batch);
+    add_strides(text, "b_batch", scales->b_batch);
+    text_add(text, "}");
 }
 
 void print_products(Text *text, const List *products) {
@@ -100,6 +110,7 @@ void print_products(Text *text, const List *products) {
                      p->epilogue_ops, p->add_m, p->kept_m);
         if (p->epilogue_ops & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
+        if (unit_type(p->a_type)) add_scales(text, &p->scales);
         text_add(text, "}, /* %d: %s */\n", i, p->name);
     }
     text_add(text, "};\n\n");

@@ -114,7 +114,7 @@ static bool reads_beyond(const LocalAccess *write, const List *uses) {
 
 static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
                        long *rows) {
-    if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
+    if (tensor->type == TYPE_BF16 || is_units(tensor)) return NULL; /* a variable would not round */
     List uses = uses_of(program, kernel, tensor);
     const LocalAccess *write = first_write(&uses);
     MUST(write);

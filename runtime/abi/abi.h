@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 21, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 22, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -63,14 +63,17 @@ typedef enum MoecScalar {
     MOEC_SCALAR_TEMPERATURE /* of the sampling of a refinement */
 } MoecScalar;
 
-/* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */
+/* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately.
+ * MOEC_E4M3, MOEC_E5M2: operands of products on a device, see MoecScales. */
 typedef enum MoecType {
     MOEC_F32,
     MOEC_BF16,
     MOEC_INT8,
     MOEC_BYTE,
     MOEC_INT4,
-    MOEC_TERNARY
+    MOEC_TERNARY,
+    MOEC_E4M3,
+    MOEC_E5M2
 } MoecType;
 
 /* MOEC_INT8: groups of MOEC_GROUP adjacent values, each `scale` times an integer. An int8 tensor
@@ -149,6 +152,14 @@ typedef struct MoecTensor {
     int divided;
 } MoecTensor;
 
+/* Operands of MOEC_E4M3 or MOEC_E5M2 consist of units: element [i,j][m,k] of a is a unit times
+ * a_scale[i a_batch[0] + j a_batch[1] + m a_m + k / block a_k]; block 0: all terms of a sum share a
+ * scale. b likewise, with n instead of m. */
+typedef struct MoecScales {
+    long block, a_m, a_k, b_k, b_n;
+    long a_batch[2], b_batch[2];
+} MoecScales;
+
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in
  * elements; of each operand one of the two inner strides is 1. c_n is always 1. Two batch
  * dimensions, 1 when unused. */
@@ -165,7 +176,8 @@ typedef struct MoecProduct {
     int epilogue_ops;
     /* row strides of the `add` and `kept` operands; 0 = unused */
     long add_m, kept_m;
-    float scale; /* of MOEC_SCALE */
+    float scale;       /* of MOEC_SCALE */
+    MoecScales scales; /* of units */
 } MoecProduct;
 
 typedef enum MoecEpilogueOp {
@@ -178,10 +190,11 @@ typedef enum MoecEpilogueOp {
     MOEC_SCALE = 32 /* before all others: the sum is multiplied by `scale` */
 } MoecEpilogueOp;
 
-/* The operands of an epilogue; NULL where there is none. */
+/* The operands of an epilogue, and the scales of units; NULL where there is none. */
 typedef struct MoecEpilogue {
     const void *add, *bias;
     void *kept; /* MOEC_GELU_BACK: read */
+    const float *a_scale, *b_scale;
 } MoecEpilogue;
 
 /* The program's own kernel for a dense product, launched if the host does not compute it. */

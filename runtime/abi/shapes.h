@@ -20,6 +20,9 @@ enum {
  * swizzled in blocks of so many bytes, which begin at multiples of them. */
 enum { MOEC_VECTOR = 8, MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 };
 
+/* Terms of a sum that an instruction for numbers of 8 bits adds. */
+enum { MOEC_UNITS = 32 };
+
 /* A pack (CALL_PACK of compiler/ir/ir.h): a counting sort of the true entries of a mask by group.
  * An entry is the pair of its key coordinates (keys of them) and its other coordinates. */
 typedef struct MoecPackOnDevice {

@@ -11,6 +11,9 @@
 /* A block in addition to those of MoecBlock: MoecRun.rounded. */
 enum { MOEC_COMPUTE_WEIGHTS = MOEC_ARENA + 1 };
 
+/* Operands of a product. */
+enum { MOEC_PRODUCT_OPERANDS = 8 };
+
 /* Maximum depth of repeats; maximum number of intermediate values of an offset. */
 enum { MOEC_STEP_DEPTH = 32, MOEC_STEP_STACK = 64 };
 
@@ -124,7 +127,7 @@ typedef enum MoecStepCondition {
 
 typedef enum MoecStepKind {
     MOEC_STEP_LAUNCH,   /* a kernel; values: its arguments */
-    MOEC_STEP_PRODUCT,  /* operands: a, b, c, add, bias, kept */
+    MOEC_STEP_PRODUCT,  /* operands: a, b, c, and those of MoecEpilogue */
     MOEC_STEP_CLEAR,    /* zero bytes of its operand */
     MOEC_STEP_EXCHANGE, /* operands: from, the table of rows, results: MoecHost.exchange_begin */
     MOEC_STEP_EXCHANGE_END,

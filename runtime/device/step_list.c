@@ -145,9 +145,10 @@ static void run_product(const StepRun *run, const MoecStep *step) {
     const MoecHost *host = run->run->host;
     const int row = product_row(run, step);
     MoecProduct product = run->steps->products[row];
-    void *operands[6];
-    for (int i = 0; i < 6; i++) operands[i] = device_address(run, step->first_operand + i);
-    MoecEpilogue epilogue = {operands[3], operands[4], operands[5]};
+    void *operands[MOEC_PRODUCT_OPERANDS];
+    for (int i = 0; i < MOEC_PRODUCT_OPERANDS; i++)
+        operands[i] = device_address(run, step->first_operand + i);
+    MoecEpilogue epilogue = {operands[3], operands[4], operands[5], operands[6], operands[7]};
     if (host->product && !host->product(host->self, row, operands[0], operands[1], operands[2],
                                         product.epilogue_ops ? &epilogue : NULL))
         return;

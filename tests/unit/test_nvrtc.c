@@ -1,10 +1,10 @@
 /* Compiles every kernel of small and of published models with NVRTC for three architectures. Prints registers and shared
- * memory, and fails on register spills. Needs no GPU; without NVRTC it does nothing. Runs in the root of the project.
+ * memory, and fails on register spills, or if products in 8 bits lack their instruction. Needs no GPU; without NVRTC it does nothing. Runs in the root of the project.
  *
  *     test_nvrtc          one of the published models, for sm_90a, which has every kernel form
  *     test_nvrtc all      all models below and every model of tests/small_models.sh; ten minutes of CPU time
  *     test_nvrtc WORD     the models whose FILE:MODEL contains the word
- *     test_nvrtc images FOLDER    images for sm_90a of the models of tests/checks/sass.sh
+ *     test_nvrtc images FOLDER    images for sm_90a of the models of tests/checks/sass.sh, and of products in 8 bits
  *     test_nvrtc start    time of a whole model from its text to images for sm_90a: compiled, and from the cache
  */
 #include "../../runtime/device/cuda/cuda.h"
@@ -117,8 +117,16 @@ static void keep_image(CudaCompilation *program, const char *what) {
     free(image);
 }
 
-/* False if a kernel spills. */
-static bool compile(const char *text, const char *architecture, const char *what) {
+static char *assembly_of(CudaCompilation *program) {
+    size_t bytes;
+    assert_int_equal(nvrtc.assembly_bytes(program, &bytes), 0);
+    char *assembly = calloc(1, bytes + 1);
+    assert_int_equal(nvrtc.assembly(program, assembly), 0);
+    return assembly;
+}
+
+/* False if a kernel spills. assembly: receives the PTX text, which the caller frees; or NULL. */
+static bool compile(const char *text, const char *architecture, const char *what, char **assembly) {
     const char *names[HEADERS], *headers[HEADERS];
     char option[64];
     int count = 0;
@@ -149,6 +157,7 @@ static bool compile(const char *text, const char *architecture, const char *what
                figures.shared, figures.spilling);
     fflush(stdout);
     if (!result && images) keep_image(program, what);
+    if (!result && assembly) *assembly = assembly_of(program);
     nvrtc.destroy(&program);
     free(log);
     return !result && figures.kernels > 0 && !figures.spilling;
@@ -309,7 +318,7 @@ static bool compile_case(int number) {
     const Case *one = &cases[number];
     bool ok = true;
     for (int i = 0; i < (all ? 3 : 1) && one->text; i++)
-        ok &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
+        ok &= compile(one->text, architectures[i], strchr(one->line, ':') + 1, NULL);
     return ok;
 }
 
@@ -340,6 +349,42 @@ static void test_architectures(void **state) {
     int status, failed = 0;
     while (wait(&status) > 0) failed += status != 0;
     assert_int_equal(failed, 0);
+}
+
+/* ---- products of units in 8 bits ---- */
+
+#define UNITS(name, height, breadth, block, a, b, c)                                               \
+    "extern \"C\" __global__ void __launch_bounds__(MOEC_STORED_TWICE_BOUNDS) " name               \
+    "(MoecProduct p, MoecEpilogue e, const " a " *x, const " b " *y, " c " *z) {\n"                \
+    "    moec_begin();\n    moec_dense_units<MoecTileUnits<" height ", " breadth ", " block         \
+    ">>(p, e, x, y, z);\n}\n"
+static const char units_text[] = "#include \"kernels.cuh\"\n"
+    UNITS("large", "128", "128", "0", "MoecE4M3", "MoecE4M3", "float")
+    UNITS("gradient", "128", "128", "0", "MoecE5M2", "MoecE4M3", "MoecBf16")
+    UNITS("weights", "128", "64", "0", "MoecE4M3", "MoecE5M2", "float")
+    UNITS("blocks", "64", "128", "32", "MoecE4M3", "MoecE4M3", "float")
+    UNITS("small_blocks", "64", "128", "16", "MoecE4M3", "MoecE4M3", "MoecBf16");
+
+/* Their instruction exists from capability 8.9 and NVRTC 12.4 on; without it they multiply f16. */
+static void test_units(void **state) {
+    (void)state;
+    static const char *const architectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100"},
+                             *const formats[] = {"e4m3.e4m3", "e5m2.e4m3", "e4m3.e5m2"};
+    int major, minor;
+    if (!open_nvrtc()) skip();
+    assert_int_equal(nvrtc.version(&major, &minor), 0);
+    const bool knows = 100 * major + minor >= 1204, has_last = 100 * major + minor >= 1208;
+    for (int i = 0; i < (has_last ? 4 : 3); i++) {
+        char what[32], instruction[96], *assembly = NULL;
+        snprintf(what, sizeof what, "units_%s", architectures[i]);
+        assert_true(compile(units_text, architectures[i], what, &assembly));
+        for (int j = 0; j < 3; j++) {
+            snprintf(instruction, sizeof instruction, "mma.sync.aligned.m16n8k32.row.col.f32.%s.f32", formats[j]);
+            if ((strstr(assembly, instruction) != NULL) != (knows && i > 0))
+                fail_msg("%s: %s", architectures[i], instruction);
+        }
+        free(assembly);
+    }
 }
 
 /* ---- the part of the start without a GPU ---- */
@@ -446,7 +491,7 @@ int main(int count, char **arguments) {
     images = count > 2 && strcmp(arguments[1], "images") == 0 ? arguments[2] : NULL;
     all = count > 1 && !images;
     wanted = all && strcmp(arguments[1], "all") != 0 ? arguments[1] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_architectures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_architectures), cmocka_unit_test(test_units)};
     const struct CMUnitTest start[] = {cmocka_unit_test(measure_start)};
     if (start_only) return cmocka_run_group_tests(start, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,16 +93,23 @@ typedef struct Dense {
     bool stored, exact; /* as in Kernel */
     bool down, across;  /* neighboring elements of a differ in m, of b in k */
     bool half;          /* the result and the epilogue operands are bf16 */
+    const char *a, *b;  /* the formats of units, or NULL */
+    long block;         /* terms that share a scale; 0: all */
 } Dense;
 
 static const Dense dense[] = {
-    {"dense_exact", "MoecTileExact", false, true, false, false, false},
-    {"dense_exact_transposed", "MoecTileExact", false, true, true, true, false},
-    {"dense_rounded", "MoecTileRounded", false, false, false, true, false},
-    {"dense_large", "MoecTileStored<128, 128, true, false>", true, false, false, false, false},
-    {"dense_across", "MoecTileStored<128, 64, true, true>", true, false, false, true, true},
-    {"dense_down", "MoecTileStored<64, 128, false, false>", true, false, true, false, false},
-    {"dense_transposed", "MoecTileStored<64, 64, false, true>", true, false, true, true, true},
+    {"dense_exact", "MoecTileExact", false, true, false, false, false, NULL, NULL, 0},
+    {"dense_exact_transposed", "MoecTileExact", false, true, true, true, false, NULL, NULL, 0},
+    {"dense_rounded", "MoecTileRounded", false, false, false, true, false, NULL, NULL, 0},
+    {"dense_large", "MoecTileStored<128, 128, true, false>", true, false, false, false, false, NULL, NULL, 0},
+    {"dense_across", "MoecTileStored<128, 64, true, true>", true, false, false, true, true, NULL, NULL, 0},
+    {"dense_down", "MoecTileStored<64, 128, false, false>", true, false, true, false, false, NULL, NULL, 0},
+    {"dense_transposed", "MoecTileStored<64, 64, false, true>", true, false, true, true, true, NULL, NULL, 0},
+    {"dense_units", "MoecTileUnits<128, 128, 0>", false, true, false, true, false, "MoecE4M3", "MoecE4M3", 0},
+    {"dense_units_flat", "MoecTileUnits<64, 128, 0>", false, true, false, true, true, "MoecE5M2", "MoecE4M3", 0},
+    {"dense_units_narrow", "MoecTileUnits<128, 64, 0>", false, true, false, true, false, "MoecE4M3", "MoecE5M2", 0},
+    {"dense_blocks", "MoecTileUnits<64, 128, 32>", false, true, false, true, true, "MoecE4M3", "MoecE4M3", 32},
+    {"dense_small_blocks", "MoecTileUnits<64, 64, 16>", false, true, false, true, false, "MoecE4M3", "MoecE4M3", 16},
 };
 enum { DENSE = sizeof dense / sizeof *dense };
 
@@ -125,8 +132,35 @@ static const char *only;
 
 static bool is_tested(const char *name) { return !only || strcmp(only, name) == 0; }
 
+/* The instruction for units of two formats, and its replacement; loading and storing units. Fragments: as in the PTX manual. */
+static const char *const instructions[] = {"units", "units_as_half"}, *const formats[] = {"MoecE4M3", "MoecE5M2"};
+
+static size_t write_instructions(char *text, size_t size) {
+    size_t length = 0;
+    for (int i = 0; i < 8; i++)
+        length += (size_t)snprintf(
+            text + length, size - length,
+            "extern \"C\" __global__ void mma_%d(const unsigned char *a, const unsigned char *b, float *c) {\n"
+            "    const int g = threadIdx.x / 4, t = threadIdx.x %% 4;\n"
+            "    const unsigned *x = (const unsigned *)a, *y = (const unsigned *)b;\n"
+            "    const unsigned left[4] = {x[g * 8 + t], x[(g + 8) * 8 + t], x[g * 8 + 4 + t], x[(g + 8) * 8 + 4 + t]};\n"
+            "    const unsigned right[2] = {y[g * 8 + t], y[g * 8 + 4 + t]};\n"
+            "    float *upper = c + g * 8 + t * 2, *lower = upper + 64;\n"
+            "    float d[4] = {upper[0], upper[1], lower[0], lower[1]};\n"
+            "    moec_mma_%s<%s, %s>(d, left, right);\n"
+            "    upper[0] = d[0], upper[1] = d[1], lower[0] = d[2], lower[1] = d[3];\n}\n",
+            i, instructions[i / 4], formats[i / 2 % 2], formats[i % 2]);
+    for (int i = 0; i < 2; i++)
+        length += (size_t)snprintf(
+            text + length, size - length,
+            "extern \"C\" __global__ void store_%d(const %s *from, %s *to, float *c) {\n"
+            "    for (int i = threadIdx.x; i < 256; i += 32) c[i] = moec_load(from[i]), moec_store(to + i, c[i]);\n}\n",
+            i, formats[i], formats[i]);
+    return length;
+}
+
 static void write_kernels(char *text, size_t size) {
-    size_t length = (size_t)snprintf(text, size, "#include \"product_wgmma.cuh\"\n");
+    size_t length = (size_t)snprintf(text, size, "#include \"product_wgmma.cuh\"\n#include \"product_units.cuh\"\n");
     for (int i = 0; i < KERNELS; i++) {
         const Kernel *one = &kernels[i];
         if (!is_tested(one->name)) continue;
@@ -152,16 +186,18 @@ static void write_kernels(char *text, size_t size) {
         length += (size_t)snprintf(
             text + length, size - length,
             "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) %s(MoecProduct p, MoecEpilogue e, const %s *a, "
-            "const %s *b, %s *c) {\n    moec_dense<%s>(p, e, a, b, c);\n}\n",
-            one->name, type, type, one->half ? "MoecBf16" : "float", one->tile);
+            "const %s *b, %s *c) {\n    moec_dense%s<%s>(p, e, a, b, c);\n}\n",
+            one->name, one->a ? one->a : type, one->b ? one->b : type, one->half ? "MoecBf16" : "float",
+            one->a ? "_units" : "", one->tile);
     }
+    length += write_instructions(text + length, size - length);
     assert_true(length < size);
 }
 
 static int load(void **state) {
     (void)state;
-    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "wgmma.cuh",
-                                        "product.cuh",       "prelude.cuh",        "shapes.h", "abi.h"};
+    static const char *const names[] = {"product_wgmma.cuh", "product_units.cuh", "product_stored.cuh", "wgmma.cuh",
+                                        "product.cuh",       "prelude.cuh",       "shapes.h",           "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
     char path[1024], text[1 << 15];
@@ -461,6 +497,116 @@ static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended
                  sqrt(difference), sqrt(norm));
 }
 
+/* ---- units ---- */
+
+/* A number of E4M3 or E5M2 by its definition. */
+static float small_number(const char *format, unsigned bits) {
+    const int fraction = strcmp(format, "MoecE4M3") == 0 ? 3 : 2, bias = fraction == 3 ? 7 : 15;
+    const int exponent = (int)(bits & 0x7f) >> fraction, rest = (int)bits & ((1 << fraction) - 1);
+    const double value = exponent ? ldexp(1 + ldexp(rest, -fraction), exponent - bias) : ldexp(rest, 1 - bias - fraction);
+    return (float)(bits & 0x80 ? -value : value);
+}
+
+static bool is_number(const char *format, unsigned bits) {
+    return strcmp(format, "MoecE4M3") == 0 ? (bits & 0x7f) != 0x7f : (bits & 0x7f) < 0x7c;
+}
+
+static uint8_t random_unit(const char *format) {
+    for (;;) {
+        const unsigned bits = (unsigned)((random_number() + 1) * 128);
+        if (is_number(format, bits)) return (uint8_t)bits;
+    }
+}
+
+/* The scales of a line are contiguous in a, those of a block in b. */
+static void set_scales(const Dense *kernel, MoecProduct *p) {
+    const long blocks = kernel->block ? (p->k + kernel->block - 1) / kernel->block : 1;
+    p->scales = (MoecScales){.block = kernel->block, .a_m = blocks, .a_k = 1, .b_k = p->n, .b_n = 1};
+    p->scales.a_batch[0] = p->m * blocks, p->scales.b_batch[0] = p->n * blocks;
+}
+
+/* Random units; `values` receive them times their scales. */
+static void *units(const char *format, const MoecProduct *p, bool right, const float *scales, float *values, size_t count) {
+    uint8_t *bits = calloc(count, 1);
+    const long lines = right ? p->n : p->m, *batch = right ? p->scales.b_batch : p->scales.a_batch;
+    const long line = right ? p->scales.b_n : p->scales.a_m, step = right ? p->scales.b_k : p->scales.a_k;
+    for (size_t i = 0; i < count; i++) {
+        const long k = (long)i % p->k, at = (long)i / p->k % lines, matrix = (long)i / p->k / lines;
+        bits[i] = random_unit(format);
+        values[i] = small_number(format, bits[i]) *
+                    scales[matrix * batch[0] + at * line + (p->scales.block ? k / p->scales.block * step : 0)];
+    }
+    void *memory = on_device(bits, count);
+    free(bits);
+    return memory;
+}
+
+static void launch(const char *name, void **arguments) {
+    void *function;
+    assert_int_equal(cuda.cuModuleGetFunction(&function, module, name), 0);
+    assert_int_equal(cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL), 0);
+}
+
+/* Products of single units are exact. Sums are near those in double precision, and one unit that is no number reaches all
+ * results of its row. */
+static void run_instruction(int number, bool single) {
+    const char *left = formats[number / 2 % 2], *right = formats[number % 2];
+    uint8_t a[16][32] = {{0}}, b[8][32] = {{0}};
+    float c[16][8] = {{0}};
+    for (int k = 0; k < 32; k++) {
+        for (int i = 0; i < 16; i++)
+            if (!single || k == i * 2) a[i][k] = random_unit(left);
+        for (int j = 0; j < 8; j++) b[j][k] = random_unit(right);
+    }
+    if (!single) a[3][17] = 0x7f;
+    void *device[] = {on_device(a, sizeof a), on_device(b, sizeof b), on_device(c, sizeof c)};
+    void *arguments[] = {&device[0], &device[1], &device[2]};
+    char name[16];
+    snprintf(name, sizeof name, "mma_%d", number);
+    launch(name, arguments);
+    assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(c, device[2], sizeof c, NULL), 0);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            double sum = 0, size = 0;
+            for (int k = 0; k < 32; k++) {
+                const double term = (double)small_number(left, a[i][k]) * (double)small_number(right, b[j][k]);
+                sum += term, size += fabs(term);
+            }
+            if (!single && i == 3 ? !isnan(c[i][j]) : !(fabs(sum - (double)c[i][j]) <= (single ? 0 : 2e-6 * size)))
+                fail_msg("instruction %d, result [%d,%d]: %g instead of %g", number, i, j, (double)c[i][j], sum);
+        }
+    for (int i = 0; i < 3; i++) cuda.cuMemFree_v2(device[i]);
+}
+
+static void test_instructions(void **state) {
+    (void)state;
+    for (int number = 0; number < 8; number++)
+        for (int i = 0; i < 40; i++) run_instruction(number, i % 2);
+}
+
+static void test_stored_units(void **state) {
+    (void)state;
+    for (int format = 0; format < 2; format++) {
+        uint8_t bits[256], stored[256];
+        float loaded[256];
+        for (int i = 0; i < 256; i++) bits[i] = (uint8_t)i;
+        void *device[] = {on_device(bits, sizeof bits), on_device(bits, sizeof bits), on_device(loaded, sizeof loaded)};
+        void *arguments[] = {&device[0], &device[1], &device[2]};
+        launch(format ? "store_1" : "store_0", arguments);
+        assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(stored, device[1], sizeof stored, NULL), 0);
+        assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(loaded, device[2], sizeof loaded, NULL), 0);
+        for (int i = 0; i < 256; i++) {
+            if ((i & 0x7f) == 0x7f) {
+                assert_true(isnan(loaded[i]) && (stored[i] & 0x7f) == 0x7f);
+            } else if (is_number(formats[format], (unsigned)i)) {
+                assert_true(loaded[i] == small_number(formats[format], (unsigned)i));
+                assert_int_equal(stored[i], i);
+            }
+        }
+        for (int i = 0; i < 3; i++) cuda.cuMemFree_v2(device[i]);
+    }
+}
+
 /* wider: the added, saved and stored matrices have longer lines than the result. */
 static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_ops, long wider, bool batched) {
     const unsigned blocks = wider % 2 ? 64 : 2;
@@ -474,19 +620,26 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_
     size_t add = (size_t)(m * p.add_m), kept = (size_t)(m * p.kept_m);
     Ended one = {random_numbers(a), random_numbers(b), random_numbers(c), random_numbers(add), random_numbers((size_t)n),
                  random_numbers(kept), p.add_m, p.kept_m};
-    void *device[] = {operand(kernel->stored, kernel->exact, one.a, a), operand(kernel->stored, kernel->exact, one.b, b),
+    float *scales[] = {random_numbers(a), random_numbers(b)};
+    if (kernel->a) set_scales(kernel, &p);
+    void *device[] = {kernel->a ? units(kernel->a, &p, false, scales[0], one.a, a)
+                                : operand(kernel->stored, kernel->exact, one.a, a),
+                      kernel->a ? units(kernel->b, &p, true, scales[1], one.b, b)
+                                : operand(kernel->stored, kernel->exact, one.b, b),
                       operand(kernel->half, !kernel->half, one.c, c), operand(kernel->half, !kernel->half, one.add, add),
                       operand(kernel->half, !kernel->half, one.bias, (size_t)n),
-                      operand(kernel->half, !kernel->half, one.kept, kept)};
-    MoecEpilogue epilogue = {device[3], device[4], device[5]};
+                      operand(kernel->half, !kernel->half, one.kept, kept),
+                      on_device(scales[0], a * sizeof(float)),
+                      on_device(scales[1], b * sizeof(float))};
+    MoecEpilogue epilogue = {device[3], device[4], device[5], device[6], device[7]};
     void *arguments[] = {&p, &epilogue, &device[0], &device[1], &device[2]}, *function;
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL))
         fail_msg("%s, %ld x %ld x %ld, epilogue_ops %d", kernel->name, m, n, k, epilogue_ops);
     float *stored = from_device(device[2], kernel->half, c), *left = from_device(device[5], kernel->half, kept);
     compare_dense(kernel, &p, &one, stored, left);
-    for (int i = 0; i < 6; i++) cuda.cuMemFree_v2(device[i]);
-    free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
+    for (int i = 0; i < 8; i++) cuda.cuMemFree_v2(device[i]);
+    free(scales[0]), free(scales[1]), free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
 }
 
 /* Several tiles per dimension, the last ones partial; a single row; every epilogue; results that are summed over batches; lines
@@ -497,9 +650,10 @@ static void test_dense(void **state) {
                                   MOEC_SCALE | MOEC_ADD};
     for (int i = 0; i < DENSE; i++) {
         if (!is_tested(dense[i].name)) continue;
-        for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, epilogue_ops[j], 7 + (i + j) % 2, false);
-        run_dense(&dense[i], 8, 72, 24, 0, 8, true);
-        if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, 7, false);
+        const long few = dense[i].a ? 96 : 24, step = dense[i].a ? 32 : 8;
+        for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, (5 + j) * step, epilogue_ops[j], 7 + (i + j) % 2, false);
+        run_dense(&dense[i], 8, 72, few, 0, 8, true);
+        if (!dense[i].down) run_dense(&dense[i], 1, 72, few, MOEC_ADD, 7, false);
     }
 }
 
@@ -519,6 +673,7 @@ static int list_kernels(void) {
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "--list") == 0) return list_kernels();
     if (count > 1 && !is_known(only = arguments[1])) return fprintf(stderr, "no kernel '%s'\n", only), 2;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_dense)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_dense), cmocka_unit_test(test_instructions),
+                                       cmocka_unit_test(test_stored_units)};
     return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -195,6 +195,7 @@ static const char tiny[] = "models/tiny.moe", hybrid[] = "models/hybrid.moe";
 static void test_device(void **state) {
     (void)state;
     check(tiny, "tiny", MOEC_TRAIN, "bf16", DENSE | WHEN);
+    check(tiny, "tiny", MOEC_TRAIN, "mxfp8", DENSE | WHEN);
     check("tests/mesh_models.moe", "shared", MOEC_TRAIN, "f32", DENSE | WHEN | EXCHANGE);
     check("tests/mesh_models.moe", "uniform", MOEC_MEASURE, "f32", DENSE | EXCHANGE);
     check(tiny, "tiny", MOEC_DECODE, "bf16", LAUNCH | REPEAT);

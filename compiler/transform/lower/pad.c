@@ -52,6 +52,12 @@ static bool stays_before_end(const Expr *access) {
            sub->index->axis->size == axis->size;
 }
 
+/* Not for the scales of units. */
+static bool is_operand(const Contraction *product, const Tensor *tensor) {
+    return product->a->tensor == tensor || product->b->tensor == tensor ||
+           product->c->tensor == tensor;
+}
+
 static void pad_access(Statement *statement, void *data) {
     Padding *padding = data;
     const Contraction *product = unit_product(padding->program, statement);
@@ -59,7 +65,8 @@ static void pad_access(Statement *statement, void *data) {
     LIST_EACH(const Expr, access, &touched) {
         if (access->count == 0) continue;
         bool loop = statement->kind == STATEMENT_LOOP;
-        if (product) padding->wanted[access->tensor->id] = true;
+        if (product && is_operand(product, access->tensor))
+            padding->wanted[access->tensor->id] = true;
         if (!loop || !stays_before_end(access)) padding->fixed[access->tensor->id] = true;
     }
 }
@@ -105,7 +112,7 @@ static Axis *common_axis(const Program *program, Expr *const operands[3], const 
                 Axis *own = sub->kind == EXPR_INDEX
                                 ? longer_axis(program, operands[i], d, pass ? axis : NULL)
                                 : NULL;
-                if (pass && (!own || own->size != axis->size)) return NULL;
+                if (pass && (!axis || !own || own->size != axis->size)) return NULL;
                 if (own && own->size > loop->axis->size) axis = own;
             }
     return axis;
@@ -158,8 +165,9 @@ static void change_loop(Program *program, const WideLoop *change) {
     Statement *statement = change->statement;
     Index *from = statement->loops[change->loop];
     Index *loop = index_new(program, from->name, change->axis);
-    Expr *to = expr_index(program, loop);
-    for (int i = 0; i < 2; i++) lengthen_rows(statement->value->args[i], from, change->axis);
+    Expr *to = expr_index(program, loop), *operands[2];
+    MUST(product_of_reads(statement, &operands[0], &operands[1]));
+    for (int i = 0; i < 2; i++) lengthen_rows(operands[i], from, change->axis);
     lengthen_rows(statement->target, from, change->axis);
     statement->loops[change->loop] = loop;
     statement->target = expr_substitute(program, statement->target, &from, &to, 1);

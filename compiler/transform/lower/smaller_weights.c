@@ -330,17 +330,13 @@ void choose_weights(Program *program, const char *weights, const char *head) {
     if (body != last) find_head(program);
 }
 
-const char *weight_type_name(Type type) {
-    return weight_type(type) ? weight_type(type)->name : "f32";
-}
-
 bool weights_fit(const Program *program, Reports *reports) {
     if (!reads_copies(program)) return true;
     if (reports->errors) return false;
     const bool body = program->weights != TYPE_REAL;
     const char *option = body ? "weight_dtype" : "head_dtype";
     report_error(reports, (Span){0}, "inference.%s = %s is available on CPUs only", option,
-                 weight_type_name(body ? program->weights : program->head_weights));
+                 real_type_name(body ? program->weights : program->head_weights));
     return report_help(
         reports,
         "add --set inference.%s=f32; on a GPU train.precision = bf16 halves the bytes of "

@@ -35,8 +35,16 @@ typedef struct Side {
     int transposed;
 } Side;
 
+/* Operands with scales, which only kernels of the program multiply. */
+static bool is_scaled_type(MoecType type) {
+    return type == MOEC_E4M3 || type == MOEC_E5M2;
+}
+
 static size_t operand_bytes(MoecType type, long elements) {
-    return (type == MOEC_BF16 ? sizeof(uint16_t) : sizeof(float)) * (size_t)elements;
+    const size_t bytes = is_scaled_type(type) ? 1
+                         : type == MOEC_BF16  ? sizeof(uint16_t)
+                                              : sizeof(float);
+    return bytes * (size_t)elements;
 }
 
 /* `along`: stride between adjacent elements of a row; `across`: stride between rows. */
@@ -113,7 +121,7 @@ static bool make_entry(BlasWork *work, CublasProduct *entry, const MoecProduct *
     task->b_step = operand_bytes(product->b_type, product->b_batch[outer]);
     task->c_step = operand_bytes(product->c_type, product->c_batch[outer]);
     return task->calls <= MAX_CALLS && product->a_type == product->b_type &&
-           prefer(work, entry->alignment) &&
+           !is_scaled_type(product->a_type) && prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
            make_epilogue(blas, task, product) && cuda_epilogue(work, task, product, &places) &&
            make_layout(blas, &task->added, &added, batch, product->c_batch[inner]) &&

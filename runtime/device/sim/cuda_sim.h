@@ -342,15 +342,25 @@ struct SimOperands {
     unsigned a[4], b[2];
 };
 
-static inline float sim_half_of(unsigned pair, int high) {
-    return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16); /* bf16 */
+static inline float sim_bf16_of(unsigned pair, int high) {
+    return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16);
+}
+static inline float sim_f16_of(unsigned pair, int high) {
+    const unsigned bits = high ? pair >> 16 : pair & 0xffffu, size = bits & 0x7fffu;
+    const float value =
+        size < 0x400u ? ldexpf((float)size, -24) : sim_bits<float>((size << 13) + (112u << 23));
+    const float signless = size < 0x7c00u ? value : size == 0x7c00u ? INFINITY : NAN;
+    return bits & 0x8000u ? -signless : signless;
 }
 
-/* Products of two bf16 or two tf32 values are exact: only the sum is rounded, as on a device. */
+/* Products of two bf16, f16, tf32 or 8-bit values are exact: only the sum is rounded, as on a
+ * device. */
 
-/* d[16,8] += a[16,16] b[16,8] in bf16, with the fragment layout of
+/* d[16,8] += a[16,16] b[16,8] in bf16 or f16, with the fragment layout of
  * mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32. */
-static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+template <float (*sim_half_of)(unsigned, int)>
+static inline void sim_mma_halves(float *d, const unsigned *a, const unsigned *b, const char *file,
+                                  int line) {
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
     int group = sim_place->lane / 4, place = sim_place->lane % 4;
@@ -373,6 +383,13 @@ static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, 
     }
 }
 
+static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+    sim_mma_halves<sim_bf16_of>(d, a, b, file, line);
+}
+static inline void sim_mma_f16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+    sim_mma_halves<sim_f16_of>(d, a, b, file, line);
+}
+
 /* d[16,8] += a[16,8] b[8,8], as mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32. */
 static inline void sim_mma_tf32(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
@@ -389,6 +406,42 @@ static inline void sim_mma_tf32(float *d, const unsigned *a, const unsigned *b, 
         }
         d[i] = sum;
     }
+}
+
+/* A number of E4M3 (a fraction of 3 bits) or E5M2 (of 2). */
+template <int FRACTION> static inline float sim_small(unsigned word, int i) {
+    const unsigned bits = word >> 8 * i & 0xffu, size = bits & 0x7fu;
+    const int bias = FRACTION == 3 ? 7 : 15, exponent = (int)(size >> FRACTION),
+              fraction = (int)(size & ((1u << FRACTION) - 1));
+    const float value =
+        exponent ? ldexpf((float)((1 << FRACTION) + fraction), exponent - bias - FRACTION)
+                 : ldexpf((float)fraction, 1 - bias - FRACTION);
+    const bool none = FRACTION == 3 ? size == 0x7fu : size > 0x7cu;
+    return none                             ? NAN
+           : FRACTION == 2 && size == 0x7cu ? (bits & 0x80u ? -INFINITY : INFINITY)
+           : bits & 0x80u                   ? -value
+                                            : value;
+}
+
+/* d[16,8] += a[16,32] b[32,8] in 8 bits, with the fragment layout of
+ * mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32. */
+template <int A, int B>
+static inline void sim_mma_small(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
+    SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
+    int group = sim_place->lane / 4, place = sim_place->lane % 4;
+    float left[2][32], right[2][32];
+    for (int k = 0; k < 32; k++) {
+        int half = k / 16, lane = k % 16 / 4, byte = k % 4;
+        SimOperands row = sim_take<SimOperands>(lanes, group * 4 + lane);
+        for (int i = 0; i < 2; i++) {
+            SimOperands column = sim_take<SimOperands>(lanes, (place * 2 + i) * 4 + lane);
+            left[i][k] = sim_small<A>(row.a[half * 2 + i], byte);
+            right[i][k] = sim_small<B>(column.b[half], byte);
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 32; k++) d[i] += left[i / 2][k] * right[i % 2][k];
 }
 
 /* ldmatrix.x4 of 16-bit elements: lane i passes the address of row i % 8 of matrix i / 8. */

@@ -14,6 +14,7 @@
 #include "product.cuh"        /* tiled products: dense ones, for hosts without a library, and those
                                  over packed rows */
 #include "product_stored.cuh" /* products of operands that are stored as bf16 */
+#include "product_units.cuh"  /* products of units in 8 bits and their scales */
 #include "product_row.cuh"    /* products of a single row */
 #include "product_wgmma.cuh"  /* products on capability 9.0, by wgmma.cuh */
 #include "attention.cuh"      /* attend forward, backward and for one step in f32, specialized for

@@ -36,7 +36,7 @@ MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct
                                 const void *a, const void *b, void *c, const MoecEpilogue *epilogue,
                                 int kernel, unsigned tiles) {
     const MoecHost *host = run->host;
-    const MoecEpilogue none = {NULL, NULL, NULL};
+    const MoecEpilogue none = {NULL, NULL, NULL, NULL, NULL};
     if (host->product != NULL && host->product(host->self, index, a, b, c, epilogue) == 0) return;
     moec_launch(run, kernel, tiles, 256,
                 MOEC_ARGUMENTS(product, epilogue != NULL ? epilogue : &none, &a, &b, &c));

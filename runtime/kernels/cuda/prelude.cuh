@@ -289,7 +289,40 @@ struct MoecBf16 {
     uint16_t bits;
 };
 
+/* Numbers of small formats as they are stored: sign, exponent and fraction; 0x7f is no number. */
+struct MoecE4M3 {
+    uint8_t bits;
+    enum { FRACTION = 3, LOWEST = -6 };
+};
+struct MoecE5M2 {
+    uint8_t bits;
+    enum { FRACTION = 2, LOWEST = -14 };
+};
+
+/* A number from its bits; LOWEST: the exponent of the smallest normal number. */
+template <class Small> MOEC_DEVICE float moec_load_small(Small x) {
+    const int size = x.bits & 0x7f, normal = size >> Small::FRACTION;
+    const float least = (float)size * __int_as_float((127 + Small::LOWEST - Small::FRACTION) << 23);
+    const float value =
+        normal ? __int_as_float((size << (23 - Small::FRACTION)) + ((126 + Small::LOWEST) << 23))
+               : least;
+    return size == 0x7f ? NAN : x.bits & 0x80 ? -value : value;
+}
+/* The inverse, for numbers of the format. */
+template <class Small> MOEC_DEVICE void moec_store_small(Small *to, float x) {
+    const int bits = __float_as_int(x), size = bits & 0x7fffffff;
+    const int normal = (size - ((126 + Small::LOWEST) << 23)) >> (23 - Small::FRACTION);
+    const int least =
+        (int)(fabsf(x) * __int_as_float((127 - Small::LOWEST + Small::FRACTION) << 23));
+    const int value = x != x ? 0x7f : size < (127 + Small::LOWEST) << 23 ? least : normal;
+    to->bits = (uint8_t)(value | (bits >> 24 & 0x80));
+}
+
 MOEC_DEVICE float moec_load(float x) { return x; }
+MOEC_DEVICE float moec_load(MoecE4M3 x) { return moec_load_small(x); }
+MOEC_DEVICE float moec_load(MoecE5M2 x) { return moec_load_small(x); }
+MOEC_DEVICE void moec_store(MoecE4M3 *to, float x) { moec_store_small(to, x); }
+MOEC_DEVICE void moec_store(MoecE5M2 *to, float x) { moec_store_small(to, x); }
 MOEC_DEVICE float moec_load(signed char x) { return (float)x; }
 MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }

@@ -367,17 +367,22 @@ template <class C> struct MoecLanes<MoecDenseStore<C>> {
     enum { COUNT = MoecDenseStore<C>::LANES, ALWAYS = 0 };
 };
 
-template <class Tile, class Left, class Right, class Result>
-MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a,
-                            const Right *b, Result *c) {
+/* each(i, j, m, n) for the tiles of all matrices [i,j], whose first results are at (m, n). */
+template <class Tile, class Each>
+MOEC_DEVICE void moec_each_dense(const MoecProduct &product, Each each) {
     const long rows = moec_ceil_div(product.m, Tile::HEIGHT),
                columns = moec_ceil_div(product.n, Tile::BREADTH);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
+    for (long tile = moec_block(); tile < tiles; tile += moec_blocks())
+        each(tile / columns / rows / product.batch[1], tile / columns / rows % product.batch[1],
+             tile / columns % rows * Tile::HEIGHT, tile % columns * Tile::BREADTH);
+}
+
+template <class Tile, class Left, class Right, class Result>
+MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a,
+                            const Right *b, Result *c) {
     const bool a_along = product.a_k == 1, b_along = product.b_k == 1;
-    for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
-        const long m = tile / columns % rows * Tile::HEIGHT, n = tile % columns * Tile::BREADTH;
-        const long j = tile / columns / rows % product.batch[1],
-                   i = tile / columns / rows / product.batch[1];
+    moec_each_dense<Tile>(product, [&](long i, long j, long m, long n) {
         const Left *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
         const Right *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
         Result *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
@@ -386,7 +391,7 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epil
             [&](long line) { return x + line * (a_along ? product.a_m : product.a_k); },
             [&](long line) { return y + line * (b_along ? product.b_n : product.b_k); },
             MoecDenseStore<Result>{product, epilogue, z, m, n});
-    }
+    });
 }
 
 /* ---- over packed rows ---- */

@@ -203,11 +203,23 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
     MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right,
                                   long more, MoreLeft more_left, MoreRight more_right,
                                   Store store) {
+        auto pairs = moec_pairs<Left, Right>(ROWS, m, WIDTH, n, depth, left, right, more, more_left,
+                                             more_right);
+        multiply_stages(
+            pairs,
+            [](float(&sum)[DOWN][4][4], const MoecBf16 *stage, int, int row, int column) {
+                multiply_stage(sum, stage, row, column);
+            },
+            store);
+    }
+
+    /* add(sum, stage, number, row, column) adds the products of a stage: those of this warp begin
+     * at (row, column). */
+    template <class Pairs, class Add, class Store>
+    MOEC_DEVICE void multiply_stages(Pairs &pairs, Add add, Store store) {
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
         const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN,
                   column = warp % ACROSS * 32;
-        auto pairs = moec_pairs<Left, Right>(ROWS, m, WIDTH, n, depth, left, right, more, more_left,
-                                             more_right);
         const int count = pairs.stages();
         float sum[DOWN][4][4] = {};
         pairs.begin();
@@ -218,7 +230,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
             /* all see the stage, and nobody reads the one that comes next any more */
             moec_barrier();
             pairs.copy(i + STAGES - 1, stages[next]);
-            multiply_stage(sum, stages[now], row, column);
+            add(sum, stages[now], i, row, column);
             now = now + 1 == STAGES ? 0 : now + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }
