@@ -222,13 +222,22 @@ static MaskCount count_powers(const Routing *routing, Expr *expr, const MaskCoun
     return (MaskCount){.share = count.share, .truth = true, .assumed = count.assumed};
 }
 
+/* True if the count of the result depends on those of the arguments. */
+static bool counts_arguments(OpCode op) {
+    static const bool counts[OP_COUNT] = {
+        [OP_MUL] = true, [OP_AND] = true, [OP_WHERE] = true, [OP_NE] = true,  [OP_GT] = true,
+        [OP_OR] = true,  [OP_SUB] = true, [OP_NOT] = true,   [OP_STOP] = true};
+    return counts[op];
+}
+
 static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
     if (is_existing_row(expr)) return (MaskCount){.share = 1, .truth = true};
     bool truth = op_table[expr->op].kind == OP_KIND_TRUTH;
     MaskCount made = {.share = truth ? MASK_SHARE : 1, .truth = truth, .assumed = truth};
     if (truth && count_positions(expr, &made)) return made;
-    MaskCount a = count_in(routing, expr->args[0], depth), b = {.share = 1};
-    if (expr->count > 1) b = count_in(routing, expr->args[1], depth);
+    MaskCount a = {.share = 1}, b = {.share = 1};
+    if (counts_arguments(expr->op)) a = count_in(routing, expr->args[0], depth);
+    if (counts_arguments(expr->op) && expr->count > 1) b = count_in(routing, expr->args[1], depth);
     switch (expr->op) {
     case OP_MUL:
     case OP_AND:
