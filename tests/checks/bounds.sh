@@ -24,6 +24,15 @@ awk 'BEGIN {
 model long >>long.moe
 within "1,500 equations" moec check long.moe
 
+# 300 products of the two equations before.
+awk 'BEGIN {
+    print "use decoder\nlayer products(x[s, d]) -> y[s, d] {\n  y0[s, d] = x[s, d]\n  y1[s, d] = tanh(x[s, d])"
+    for (i = 2; i <= 300; i++) print "  y" i "[s, d] = y" i - 1 "[s, d] * y" i - 2 "[s, d]"
+    print "  y[s, d] = y300[s, d]\n}"
+}' >products.moe
+model products >>products.moe
+within "300 products" moec check products.moe
+
 # 300 layers applied one after the other.
 awk 'BEGIN {
     printf "use decoder\nmodel m = decoder {\n  dim = 32, layers = 1, train = { batch_size = 2, context_length = 16 }\n  attention = { heads = { q = 2 }, head_dim = 16, gate = ["

@@ -326,8 +326,32 @@ MaskCount mask_count(const Routing *routing, const Statement *maker, int depth) 
     return made;
 }
 
+/* False if the value cannot be 0 or 1 only. Unlike the count of a product, this stops at the first
+ * factor that has other values. */
+static bool may_be_truth(const Routing *routing, const Expr *expr, int depth) {
+    if (expr->kind == EXPR_NUMBER) return expr->number == 0 || expr->number == 1;
+    if (expr->kind == EXPR_READ) {
+        const Statement *maker = mask_maker(routing, expr->tensor);
+        return maker && depth <= MAX_MASK_DEPTH &&
+               (maker->kind == STATEMENT_CALL || may_be_truth(routing, maker->value, depth + 1));
+    }
+    if (expr->kind != EXPR_APPLY) return false;
+    Expr *const *args = expr->args;
+    switch (expr->op) {
+    case OP_MUL:
+    case OP_SUB:
+        return may_be_truth(routing, args[0], depth) && may_be_truth(routing, args[1], depth);
+    case OP_WHERE:
+        return may_be_truth(routing, args[expr_is_number(args[1], 0) ? 2 : 1], depth);
+    case OP_STOP:
+        return may_be_truth(routing, args[0], depth);
+    default:
+        return op_table[expr->op].kind == OP_KIND_TRUTH;
+    }
+}
+
 bool is_zero_or_one(const Routing *routing, Expr *expr) {
-    return count_in(routing, expr, 0).truth;
+    return may_be_truth(routing, expr, 0) && count_in(routing, expr, 0).truth;
 }
 
 /* The only equation or top that sets the tensor, if it sets all of it; or NULL. */

@@ -41,9 +41,9 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
 }
 
 /* True for 0 and 1, and for weights with a stated share that imply no condition. */
-static bool is_mask_read(const WrittenMask *written, const Statement *maker, Expr *read) {
+static bool is_mask_read(const WrittenMask *written, Expr *read) {
     const Routing *routing = written->routing;
-    return mask_count(routing, maker, 0).truth ||
+    return is_zero_or_one(routing, read) ||
            (read->tensor->share > 0 && !implied_condition(routing, written->point->repeat, read));
 }
 
@@ -55,7 +55,7 @@ static void find_written_mask(Expr *expr, void *data) {
         expr->tensor->type != TYPE_REAL)
         return;
     Statement *maker = mask_maker(routing, expr->tensor);
-    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask_read(written, maker, expr)) return;
+    if (!maker || maker->kind != STATEMENT_LOOP || !is_mask_read(written, expr)) return;
     const DefUse *def_use = routing->def_use; /* has the point of the statement */
     start_mask(routing, maker, NULL);
     routing->def_use = def_use;
