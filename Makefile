@@ -46,8 +46,8 @@ works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && ec
 
 HAVE_DNNL := $(call works,$(hash)include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
 # Instruction set levels for which the product kernel is compiled ahead, if the compiler supports them.
-LEVEL_v3 := -march=x86-64-v3 --param=avoid-fma-max-bits=0
-LEVEL_v4 := -march=x86-64-v4 --param=avoid-fma-max-bits=0 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
+LEVEL_v3 := -march=x86-64-v3
+LEVEL_v4 := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
 LEVELS := $(if $(call works,int main(void){return !__x86_64__;},$(LEVEL_v4)),v3 v4)
 HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
 

@@ -18,24 +18,30 @@
 
 extern char **environ;
 
-/* gnu11, not c11, for contraction to fused multiply-adds. On some processors GCC contracts a sum of
- * products or not, depending on the rest of the loop, unless avoid-fma-max-bits is 0; processes of
- * a mesh, which run other loops, would then have other bits. No other flag changes results for
- * finite numbers. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions on
- * AVX-512; without the width preference it uses half of the vector registers. The hot loops of the
- * kernels use vector types: -O3 would only compile longer. */
+/* gnu11, not c11, for contraction to fused multiply-adds. No flag changes results for finite
+ * numbers. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions on AVX-512;
+ * without the width preference it uses half of the vector registers. The hot loops of the kernels
+ * use vector types: -O3 would only compile longer. */
 static const char *const flags[] = {"-std=gnu11",
                                     "-O2",
                                     "-ftree-vectorize",
                                     "-march=native",
 #ifdef __x86_64__
                                     "-mprefer-vector-width=512",
-                                    "--param=avoid-fma-max-bits=0",
 #endif
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
                                     "-fPIC",
                                     "-w"};
+/* On some processors GCC contracts a sum of products or not, depending on the rest of the loop:
+ * processes of a mesh, which run other loops, would have other bits. All programs share the
+ * kernels, which are faster without this flag. */
+#ifdef __x86_64__
+static const char *const contracts = "--param=avoid-fma-max-bits=0";
+#else
+static const char *const contracts = NULL;
+#endif
+
 enum {
     FLAG_COUNT = sizeof flags / sizeof flags[0],
     WORD_LIMIT = 16,
@@ -113,6 +119,7 @@ void toolchain_hash(XXH3_state_t *state, bool kernels) {
     for (int i = 0; i < count; i++) cache_add(state, more[i]);
     free(text);
     for (int i = 0; i < FLAG_COUNT; i++) cache_add(state, flags[i]);
+    if (!kernels && contracts) cache_add(state, contracts);
     hash_compiler(state);
     hash_processor(state);
 }
@@ -129,6 +136,7 @@ static CompilerCommand command_new(bool openmp, bool kernels) {
          word = strtok_r(NULL, " ", &rest))
         add_word(&command, word);
     for (int i = 0; i < FLAG_COUNT; i++) add_word(&command, flags[i]);
+    if (!kernels && contracts) add_word(&command, contracts);
     if (openmp) add_word(&command, "-fopenmp");
     char *more[WORD_LIMIT];
     const int count = more_flags(kernels, &command.more, more);
