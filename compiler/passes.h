@@ -301,11 +301,15 @@ bool weights_fit(const Program *program, Reports *reports);
 void storage(Program *program);
 /* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
+/* The axis, or a longer one with a multiple of `unit` elements. */
+Axis *padded_axis(Program *program, Axis *axis, long unit);
+/* Adds the equation of zeros after the last element that the writer sets, if there are some. */
+void zeros_after_end(Program *program, Block *block, const Statement *writer);
 /* The local program of a process of a mesh with these sizes; reports indivisible statements. */
 void mesh(Program *program, const MeshSizes *sizes);
 /* The same for parameters that rows select, after route. */
 void mesh_rows(Program *program, const MeshSizes *sizes);
-/* Marks equations that are masks because a sum has them as a factor. */
+/* Marks equations that are masks because a value has them as a factor. */
 void written_masks(Program *program);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);

@@ -19,7 +19,8 @@ verify() { # MODEL FORMAT
     compare || { grep -q 'or fewer tokens' "$work/out" && compare -b 1 -c 5; } || wrong "$model $format: $(cat "$work/out")"
     grep -q "products of $format," "$work/out" || wrong "the report lacks the format: $(cat "$work/out")"
     grep -q 'operands in a small format' "$work/out" || wrong "not rounded: $(cat "$work/out")"
-    grep -q decoding "$work/out" || wrong "$format does not decode: $(cat "$work/out")"
+    # With 4 bits, one tensor of decoding may be undecided: rounding alone moves it as far.
+    grep -qE '^  (decoding|undecided: .* of the decoding)' "$work/out" || wrong "$format does not decode: $(cat "$work/out")"
 }
 for format in fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary; do verify plain $format; done
 verify mixture mxfp4
@@ -63,7 +64,7 @@ END
 moec explain "$work/formats.moe:mixture" --target cuda --set train.precision=fp8 >"$work/out"
 grep -A1 '^  attention_q .* matmul' "$work/out" | grep -q 'operands: e4m3, e4m3' || wrong "no 8 bits: $(cat "$work/out")"
 grep -A1 '^  expert_gate_product .* grouped matmul' "$work/out" | grep -q 'operands: bf16, bf16' || wrong "$(cat "$work/out")"
-moec explain "$work/formats.moe:mixture" --target c --set train.precision=fp8 | grep -q 'operands: .*e4m3' && wrong "8 bits on a CPU"
+! moec explain "$work/formats.moe:mixture" --target c --set train.precision=fp8 | grep 'operands: .*e4m3' || wrong "8 bits on a CPU"
 moec emit "$work/formats.moe:plain" --target cuda --mode train --set train.precision=mxfp8 --out "$work/cuda" >"$work/out" 2>&1
 grep -q 'moec_dense_units<MoecTileUnits<64, 64, 32>>' "$work/cuda/kernels.cu" || wrong "no kernel for blocks: $(cat "$work/out")"
 
@@ -80,5 +81,4 @@ in_bytes wide mxfp4
 in_bytes mixture fp8
 in_bytes mixture nvfp4
 verify plain ternary
-grep -q 'operands in 8 bits' "$work/out" && wrong "ternary in 8 bits"
-exit 0
+! grep -q 'operands in 8 bits' "$work/out" || wrong "ternary in 8 bits"

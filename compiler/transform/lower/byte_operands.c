@@ -158,17 +158,6 @@ static void find_byte_products(ByteOperands *all, const DefUse *def_use) {
 
 /* ---- their new form ---- */
 
-static Axis *padded_axis(Program *program, Axis *axis) {
-    const long size = (axis->size + MOEC_UNITS - 1) / MOEC_UNITS * MOEC_UNITS;
-    if (size == axis->size) return axis;
-    LIST_EACH(Axis, other, &program->axes)
-        if (other->padded == axis->size && other->name == axis->name && other->size == size)
-            return other;
-    Axis *longer = axis_new(program, axis->name, size, AXIS_PLAIN, axis->span);
-    longer->padded = axis->size;
-    return longer;
-}
-
 static void set_axes(Program *program, ByteOperand *operand) {
     Tensor *tensor = operand->tensor;
     for (int i = 0; i < tensor->rank; i++) {
@@ -176,7 +165,7 @@ static void set_axes(Program *program, ByteOperand *operand) {
         operand->axes[i] = tensor->axes[operand->order[i]];
     }
     Axis **last = &operand->axes[tensor->rank - 1];
-    *last = padded_axis(program, *last);
+    *last = padded_axis(program, *last, MOEC_UNITS);
 }
 
 static void store_units(const ByteOperand *operand, bool units) {
@@ -202,8 +191,8 @@ static Expr *scaled_units(Program *program, const ByteOperand *operand, Expr *co
 static void multiply_units(Program *program, ByteProduct *product) {
     Statement *statement = product->statement;
     Expr *factors[2];
-    Index *loop =
-        index_new(program, product->inner->name, padded_axis(program, product->inner->axis));
+    Index *loop = index_new(program, product->inner->name,
+                            padded_axis(program, product->inner->axis, MOEC_UNITS));
     Expr *to = expr_index(program, loop);
     for (int i = 0; i < 2; i++) {
         const Expr *read = product->former_value->args[i];
@@ -262,22 +251,6 @@ static bool fits_in_bytes(ByteOperands *all, ByteProduct *product) {
     return fits;
 }
 
-/* x[b,s,40+e] = 0 */
-static void pad_units(Program *program, const ByteOperand *operand, Block *block) {
-    const Axis *axis = operand->axes[operand->tensor->rank - 1];
-    if (!axis->padded) return;
-    Expr *subs[MAX_RANK];
-    const int last = operand->tensor->rank - 1;
-    for (int i = 0; i < last; i++)
-        subs[i] = expr_index(program, index_over(program, operand->axes[i]));
-    Axis *rest = axis_new(program, axis->name, axis->size - axis->padded, AXIS_PLAIN, axis->span);
-    Index *after = index_over(program, rest);
-    subs[last] = expr_apply(program, OP_ADD, expr_number(program, (double)axis->padded),
-                            expr_index(program, after), NULL);
-    statement_loop(program, block, expr_read(program, operand->tensor, subs), false, REDUCE_NONE,
-                   &after, 1, expr_number(program, 0), operand->tensor->span);
-}
-
 static void write_units(Program *program, const ByteOperand *operand) {
     Statement *statement = operand->writer->statement;
     Block *block = operand->writer->block, zeros = {{0}};
@@ -286,7 +259,7 @@ static void write_units(Program *program, const ByteOperand *operand) {
         subs[i] = statement->target->args[operand->order[i]];
     statement->target = expr_read(program, operand->tensor, subs);
     statement->value = operand->units;
-    pad_units(program, operand, &zeros);
+    zeros_after_end(program, &zeros, statement);
     list_insert(program->arena, &block->statements, list_find(&block->statements, statement) + 1,
                 &zeros.statements);
 }

@@ -71,14 +71,13 @@ static void pad_access(Statement *statement, void *data) {
     }
 }
 
-static Axis *padded_size(Padding *padding, const Axis *axis) {
-    List *axes = &padding->program->axes;
-    const long unit = axis->size < LINE * LINE ? VECTOR : LINE;
+Axis *padded_axis(Program *program, Axis *axis, long unit) {
     const long size = (axis->size + unit - 1) / unit * unit;
-    LIST_EACH(Axis, other, axes)
+    if (size == axis->size) return axis;
+    LIST_EACH(Axis, other, &program->axes)
         if (other->padded == axis->size && other->name == axis->name && other->size == size)
             return other;
-    Axis *longer = axis_new(padding->program, axis->name, size, AXIS_PLAIN, axis->span);
+    Axis *longer = axis_new(program, axis->name, size, AXIS_PLAIN, axis->span);
     longer->padded = axis->size;
     return longer;
 }
@@ -177,7 +176,7 @@ static void change_loop(Program *program, const WideLoop *change) {
 /* ---- zeros after the end ---- */
 
 /* y[i,s,50257+e] = 0 for y[i,s,v] = ... */
-static void add_zeros(Program *program, Block *block, const Statement *writer) {
+void zeros_after_end(Program *program, Block *block, const Statement *writer) {
     const Expr *target = writer->target;
     const int last = target->count - 1;
     const Expr *end = target->args[last];
@@ -209,7 +208,7 @@ static void add_all_zeros(Padding *padding, Block *block) {
         add_all_zeros(padding, &statement->body);
         if (statement->kind == STATEMENT_LOOP && statement->target->kind == EXPR_READ &&
             padding->summed[statement->target->tensor->id])
-            add_zeros(padding->program, block, statement);
+            zeros_after_end(padding->program, block, statement);
     }
 }
 
@@ -228,7 +227,7 @@ void pad(Program *program) {
         Axis **last = &tensor->axes[tensor->rank - 1];
         if ((*last)->kind != AXIS_PLAIN || (*last)->size < MIN_SIZE || (*last)->size % VECTOR == 0)
             continue;
-        *last = padded_size(&padding, *last);
+        *last = padded_axis(program, *last, (*last)->size < LINE * LINE ? VECTOR : LINE);
         program->has[HAS_PADDED] = true;
     }
     if (program->has[HAS_PADDED]) block_walk(&program->body, widen_product, &padding);

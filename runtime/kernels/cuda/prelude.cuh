@@ -428,15 +428,19 @@ MOEC_DEVICE void moec_write(Element *to, const float (&lanes)[COUNT], long left)
         if (i < left) moec_store(to + i, lanes[i]);
 }
 
+/* d[16,8] += a b with four registers of a and two of b. types: those of a and b. */
+#define MOEC_MMA(d, a, b, shape, types)                                                            \
+    asm volatile("mma.sync.aligned." shape ".row.col.f32." types ".f32 "                           \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 /* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */
 MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
 #ifdef MOEC_SIM
     sim_mma_bf16(d, a, b);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MOEC_MMA(d, a, b, "m16n8k16", "bf16.bf16");
 #endif
 }
 

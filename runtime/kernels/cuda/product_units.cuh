@@ -25,10 +25,7 @@ MOEC_DEVICE void moec_mma_half(float *d, const unsigned *a, const unsigned *b) {
 #ifdef MOEC_SIM
     sim_mma_f16(d, a, b);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MOEC_MMA(d, a, b, "m16n8k16", "f16.f16");
 #endif
 }
 
@@ -54,11 +51,6 @@ MOEC_DEVICE void moec_mma_units_as_half(float *d, const unsigned *a, const unsig
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890 &&                                              \
     __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
 #define MOEC_HAS_MMA_UNITS 1
-#define MOEC_MMA_UNITS(A, B)                                                                       \
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32." A "." B ".f32 "                          \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 #else
 #define MOEC_HAS_MMA_UNITS 0
 #endif
@@ -70,13 +62,13 @@ MOEC_DEVICE void moec_mma_units(float *d, const unsigned *a, const unsigned *b) 
     sim_mma_small<A::FRACTION, B::FRACTION>(d, a, b);
 #elif MOEC_HAS_MMA_UNITS
     if constexpr (A::FRACTION == 3 && B::FRACTION == 3)
-        MOEC_MMA_UNITS("e4m3", "e4m3");
+        MOEC_MMA(d, a, b, "m16n8k32", "e4m3.e4m3");
     else if constexpr (A::FRACTION == 3)
-        MOEC_MMA_UNITS("e4m3", "e5m2");
+        MOEC_MMA(d, a, b, "m16n8k32", "e4m3.e5m2");
     else if constexpr (B::FRACTION == 3)
-        MOEC_MMA_UNITS("e5m2", "e4m3");
+        MOEC_MMA(d, a, b, "m16n8k32", "e5m2.e4m3");
     else
-        MOEC_MMA_UNITS("e5m2", "e5m2");
+        MOEC_MMA(d, a, b, "m16n8k32", "e5m2.e5m2");
 #else
     moec_mma_units_as_half<A, B>(d, a, b);
 #endif
