@@ -26,7 +26,7 @@ grep -q '"tokens":24,"end":"length"' drawn1 || wrong "the JSON lacks a field: $(
 moec generate run -p cde --steps 24 --temperature 0 --stop fg | grep -qx cde || wrong "--stop does not end the text"
 
 # At random positions and one refinement per token, most pairs of letters are right: at least 20 of 26 over 24 seeds.
-for seed in $(seq 24); do moec generate run -p cde -n 24 --steps 24 --set unmask=random --seed $seed; done >random
+for seed in $(seq 24); do moec generate run -p cde -n 24 --steps 24 --set unmask=random --seed $seed; echo; done >random
 awk '{ for (i = 2; i <= 27; i++) right += index("abcdefga", substr($0, i - 1, 2)) > 0 } END { exit !(NR == 24 && right >= 24 * 20) }' random ||
     wrong "the texts are wrong: $(cat random)"
 
