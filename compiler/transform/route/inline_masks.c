@@ -26,25 +26,51 @@ typedef struct InlineMasks {
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
-/* The loops of the statement that the condition uses; 0: it is no mask of data. */
+/* The loops of a mask that the condition makes; 0: it is no mask. They are the loops that it uses. A
+ * condition on positions is one for each position of the statement: on[b], on[s - 1], s % 4 == 0. */
 static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
+    const Routing *routing = search->routing;
     const Statement *statement = search->point->statement;
+    bool used[MAX_LOOPS], positions = true;
     int count = 0;
-    if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return 0;
-    for (int i = 0; i < statement->loop_count; i++)
-        if (expr_uses_index(condition, statement->loops[i])) loops[count++] = statement->loops[i];
-    const bool saves =
-        count <= MAX_RANK &&
-        saves_work(search->routing, search->point, search->value, condition, loops, count, NULL);
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *loop = statement->loops[i];
+        used[i] = expr_uses_index(condition, loop);
+        if (used[i]) positions &= loop->axis->kind != AXIS_PLAIN && !sums_over(statement, loop);
+    }
+    for (int i = 0; i < statement->loop_count; i++) {
+        Index *loop = statement->loops[i];
+        const bool position = loop->axis->kind != AXIS_PLAIN && !sums_over(statement, loop);
+        if (used[i] || (positions && position)) loops[count++] = loop;
+    }
+    if (!is_zero_or_one(routing, condition)) return 0;
+    if (!expr_has_reads(condition)) {
+        const double share = condition_share(routing, condition);
+        if (!positions || !share || share > MASK_SHARE) return 0;
+    }
+    const bool saves = count <= MAX_RANK && saves_work(routing, search->point, search->value,
+                                                       condition, loops, count, NULL);
     return saves ? count : 0;
 }
 
+/* True for a tensor that is read with one index for each of its axes, as a mask of `count` loops. */
+static bool is_plain_read(const Expr *read, int count) {
+    int own = 0;
+    for (int i = 0; i < read->count; i++) {
+        if (read->args[i]->kind != EXPR_INDEX) return false;
+        own += !read->args[i]->index->of_repeat;
+    }
+    return own == count;
+}
+
 /* A mask that has an equation: m[b,s,n] or m[b,s,n] > 0. */
-static bool has_equation(const InlineMasks *search, const Expr *condition) {
-    if (condition->kind == EXPR_READ) return true;
+static bool has_equation(const InlineMasks *search, const Expr *condition, int count) {
+    if (condition->kind == EXPR_READ) return is_plain_read(condition, count);
+    if (condition->kind != EXPR_APPLY) return false;
     Expr *mask = condition->args[0];
     return (condition->op == OP_GT || condition->op == OP_NE) && mask->kind == EXPR_READ &&
-           expr_is_number(condition->args[1], 0) && is_zero_or_one(search->routing, mask);
+           is_plain_read(mask, count) && expr_is_number(condition->args[1], 0) &&
+           is_zero_or_one(search->routing, mask);
 }
 
 static bool has_condition(const Expr *mask, const Expr *condition) {
@@ -64,7 +90,7 @@ static bool add_condition(InlineMasks *search, Expr *condition) {
     }
     search->count = count;
     if (search->mask && has_condition(search->mask, condition)) return true;
-    search->unnamed |= search->mask || !has_equation(search, condition);
+    search->unnamed |= search->mask || !has_equation(search, condition, count);
     search->mask = search->mask
                        ? expr_apply(search->routing->program, OP_MUL, search->mask, condition, NULL)
                        : condition;
@@ -147,12 +173,13 @@ static Expr *name_mask(const InlineMasks *search) {
     const Statement *statement = search->point->statement;
     List *statements = &search->point->block->statements;
     Block made = {{NULL, 0, 0}};
-    if (search->mask->kind == EXPR_READ) return search->mask;
+    if (search->mask->kind == EXPR_READ && is_plain_read(search->mask, search->count))
+        return search->mask;
     const char *name = arena_format(program->arena, "%s_on", statement->target->tensor->name);
     Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, search->loops, search->count,
                                  statement->span);
     Expr *mask = expr_read_indices(program, tensor, search->loops);
-    tensor->share = search->share;
+    tensor->share = search->share ? search->share : condition_share(search->routing, search->mask);
     statement_assign(program, &made, mask, search->mask, statement->span)->asked = statement->asked;
     list_insert(program->arena, statements, list_find(statements, statement), &made.statements);
     return mask;

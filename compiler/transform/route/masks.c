@@ -354,6 +354,11 @@ bool is_zero_or_one(const Routing *routing, Expr *expr) {
     return may_be_truth(routing, expr, 0) && count_in(routing, expr, 0).truth;
 }
 
+double condition_share(const Routing *routing, Expr *condition) {
+    const MaskCount count = count_in(routing, condition, 0);
+    return count.assumed || count.share >= 1 ? 0 : count.share;
+}
+
 /* The only equation or top that sets the tensor, if it sets all of it; or NULL. */
 Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
     const DefUse *def_use = routing->def_use;

@@ -103,6 +103,8 @@ Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 bool is_zero_or_one(const Routing *routing, Expr *expr);
+/* The share of the values of its indices for which a condition holds; 0: unknown, or all. */
+double condition_share(const Routing *routing, Expr *condition);
 /* The value of an element by the only equation of its tensor, which is no reduction; or NULL. */
 Expr *value_of_read(const Routing *routing, const Expr *read);
 bool has_random_value(Expr *expr);
@@ -116,6 +118,10 @@ bool masks_positions(const Routing *routing);
  * itself. tuple: where the current mask is at these indices; NULL: the value is a factor of it. */
 bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *value,
                 const Expr *mask, Index *const *indices, int count, const Tuple *tuple);
+/* A value from products with weights, read at other positions than its mask of positions; or
+ * NULL. */
+const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, const Expr *mask,
+                          Index *const *indices, int count);
 /* True if products with weights compute a vector for each of the indices in the value. */
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
                     const Expr *weights, Index *const *indices, int count);

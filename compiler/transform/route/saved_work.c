@@ -147,3 +147,19 @@ bool saves_products(const Routing *routing, const ProgramPoint *point, const Exp
         if (is_vector(read, indices, count) && comes_from(&origin, read->tensor)) return true;
     return false;
 }
+
+const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, const Expr *mask,
+                          Index *const *indices, int count) {
+    const ValueOrigin origin = {routing, point, indices, count, NULL};
+    List values = {0};
+    list_values(routing, point->statement->value, mask, &values);
+    LIST_EACH(const Expr, read, &values) {
+        bool uses_all = !is_vector(read, indices, count);
+        for (int i = 0; i < count; i++)
+            uses_all &= indices[i]->axis->kind != AXIS_PLAIN &&
+                        !sums_over(point->statement, indices[i]) &&
+                        expr_uses_index(read, indices[i]);
+        if (uses_all && comes_from(&origin, read->tensor)) return read;
+    }
+    return NULL;
+}

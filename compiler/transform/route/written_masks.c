@@ -21,7 +21,7 @@ typedef struct WrittenMask {
 
 /* The axis whose entries a note for `check` counts: one that the sum runs over, else one that is
  * not of the data, else that of the positions. */
-static void note_mask(const Routing *routing, const Expr *read, const Statement *statement) {
+static Tensor *note_mask(const Routing *routing, const Expr *read, const Statement *statement) {
     Arena *arena = routing->program->arena;
     MaskedReduction *masked = arena_alloc(arena, sizeof *masked);
     *masked = (MaskedReduction){
@@ -37,7 +37,19 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
             masked->entries *= index->axis->size;
         }
     list_push(arena, &routing->program->masked, masked);
-    read->tensor->selects = true;
+    return read->tensor;
+}
+
+/* on[s] * g[s - 1,d]: all positions of g are computed. */
+static void note_shifted_value(const WrittenMask *written, const Expr *mask,
+                               Index *const *indices) {
+    const Routing *routing = written->routing;
+    const Expr *value = shifted_value(routing, written->point, mask, indices, routing->rank);
+    if (!value) return;
+    note_mask(routing, mask, written->point->statement)->dense =
+        arena_format(routing->program->arena,
+                     "'%s' is read at other positions than the mask; read both at the same one",
+                     value->tensor->stem);
 }
 
 /* True for 0 and 1, and for weights with a stated share that imply no condition. */
@@ -64,7 +76,9 @@ static void find_written_mask(Expr *expr, void *data) {
     if (!tuple_of(expr, routing->mask_dims, routing->rank, &tuple)) return;
     for (int i = 0; i < routing->rank; i++) indices[i] = tuple.at[i]->index;
     if (saves_work(routing, written->point, statement->value, expr, indices, routing->rank, &tuple))
-        note_mask(routing, expr, statement);
+        note_mask(routing, expr, statement)->selects = true;
+    else
+        note_shifted_value(written, expr, indices);
 }
 
 /* A part of a selection is one: few[s,a] = chosen[s,a + 2]. */
