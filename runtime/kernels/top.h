@@ -52,10 +52,14 @@ MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, 
     }
     for (long round = 0; round < k; round++) {
         uint32_t most = 0;
-        long chosen = 0;
+        int chosen = MOEC_TOP_ROOM;
 #pragma omp simd reduction(max : most)
-        for (long i = 0; i < size; i++) most = orders[i] > most ? orders[i] : most;
-        while (orders[chosen] != most) chosen++;
+        for (int i = 0; i < (int)size; i++) most = orders[i] > most ? orders[i] : most;
+#pragma omp simd reduction(min : chosen)
+        for (int i = 0; i < (int)size; i++) {
+            const int at = orders[i] == most ? i : MOEC_TOP_ROOM;
+            chosen = at < chosen ? at : chosen;
+        }
         orders[chosen] = 0;
         mask[chosen * stride] = 1.0f;
     }

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Attention to one of sixteen blocks of keys, chosen by the data, compared with full attention at 16,384 tokens: the time of the
+# kernels of attention and of the choice in a training step, without the products with weights. At most 1/6.
+#
+#   tests/bench/sparse_attention.sh [ROUNDS]    default: 3
+. "$(dirname "$0")/../begin.sh"
+cp examples/ideas/block_attention.moe "$work"
+cat >"$work/long.moe" <<'SPEC'
+use decoder
+use block_attention
+model chosen = decoder {
+  dim = 128, layers = 1, attention = block_attention { heads = 2, block = 128, blocks = 8 }, ffn.hidden_dim = 128
+  train = { batch_size = 1, context_length = 16384 }
+}
+model full = chosen { attention = attention { heads.q = 2 } }
+SPEC
+
+# kernels MODEL FILE: milliseconds of the kernels of that source file, without products
+kernels() {
+    moec bench "$work/long.moe:$1" --kernels --quick |
+        awk -v file="$2" '!/ matmul / && index($NF, file) { for (i = 2; i < NF; i++) if ($i ~ /^[0-9]+\.[0-9][0-9][0-9]$/) { sum += $i; break } } END { print sum }' >>"$work/$1"
+}
+for round in $(seq "${1:-3}"); do
+    kernels chosen block_attention.moe
+    kernels full std/attention.moe
+done
+echo "$(sort -g "$work/chosen" | head -1) $(sort -g "$work/full" | head -1)" |
+    awk '{ printf "blocks %.0f ms, full attention %.0f ms: %.2f times as fast\n", $1, $2, $2 / $1; exit !($1 > 0 && $2 >= 6 * $1) }' || wrong "less than 6 times as fast"
