@@ -9,8 +9,8 @@ cat stdlib/*.moe >"$work/text"
 # step MODEL BY ROWS: the seconds of the fastest step of a run, and the mean of the selected entries if the model has this probe
 step() {
     moec train "tests/bench/masks.moe:$1" --data "$work/text" --out "$work/run" --steps 12 --set "ffn.by=$2" ${3:+--set "ffn.rows=$3"} -q >"$work/out"
-    echo "$(sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' "$work/run/log.jsonl" | sort -g | head -1)" \
-        "$(sed -n 's/.*"entries":\([0-9.e-]*\).*/, \1 entries/p' "$work/run/log.jsonl" | tail -1)"
+    echo "$(sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1 s/p' "$work/run/log.jsonl" | sort -g | head -1)" \
+        "$(sed -n 's/.*"entries":\([0-9.e-]*\).*/ for \1 entries/p' "$work/run/log.jsonl" | tail -1)"
     rm -r "$work/run"
 }
 
@@ -22,7 +22,7 @@ while read -r model by rows <&3; do
         step "$model" top "$rows" >>"$work/$model-$by-top"
     done
     echo "$model:$by:$(sort -g "$work/$model-$by" | head -1):$(sort -g "$work/$model-$by-top" | head -1):$(flops "$model" "$by" ""):$(flops "$model" top "$rows")" |
-        awk -F : '{ split($3, mask, " "); split($4, top, " "); printf "%-9s %-12s %s s; top %s s; FLOP ratio %.3f, time ratio %.3f\n", $1, $2, $3, $4, $5 / $6, mask[1] / top[1] }'
+        awk -F : '{ split($3, mask, " "); split($4, top, " "); printf "%-9s %-12s %s; top %s; FLOP ratio %.3f, time ratio %.3f\n", $1, $2, $3, $4, $5 / $6, mask[1] / top[1] }'
 done 3<<'END' | tee "$work/lines"
 experts widths 2
 experts null 2

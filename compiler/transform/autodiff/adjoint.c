@@ -519,25 +519,55 @@ static int other_loops(const Contribution *contribution, int rank, Index **used,
     return count;
 }
 
-/* First sums the factors that do not depend on the subscripts, then scatters the sums. */
+/* Sums the product over the loops that no subscript uses; the sums are then the only factor. */
+static void sum_others(Program *program, Block *block, Contribution *contribution,
+                       const Tensor *adjoint) {
+    Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];
+    int used_count, rest_count = other_loops(contribution, adjoint->rank, used, &used_count, rest);
+    if (!rest_count) return;
+    const char *name = arena_format(program->arena, "%s_part", adjoint->name);
+    Tensor *part =
+        tensor_over(program, name, ROLE_TEMP, TYPE_REAL, used, used_count, contribution->span);
+    Expr *sums = expr_read_indices(program, part, used);
+    statement_product(program, block, sums, false, rest, rest_count, &contribution->factors,
+                      contribution->span);
+    contribution->factors = (List){0};
+    list_push(program->arena, &contribution->factors, sums);
+    contribution->loop_count = used_count;
+    for (int i = 0; i < used_count; i++) contribution->loops[i] = used[i];
+}
+
 static void write_scatter(Backward *backward, Block *block, Contribution *contribution,
                           Tensor *tensor) {
-    Program *program = backward->program;
-    Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];
-    int used_count, rest_count = other_loops(contribution, tensor->rank, used, &used_count, rest);
-    Expr *value = NULL;
-    if (rest_count) {
-        const char *name = arena_format(program->arena, "%s_part", tensor->name);
-        Tensor *part =
-            tensor_over(program, name, ROLE_TEMP, TYPE_REAL, used, used_count, contribution->span);
-        value = expr_read_indices(program, part, used);
-        statement_product(program, block, value, false, rest, rest_count, &contribution->factors,
-                          contribution->span);
-    } else {
-        value = expr_product(program, &contribution->factors, 0);
+    sum_others(backward->program, block, contribution, tensor);
+    statement_loop(backward->program, block,
+                   expr_read(backward->program, tensor, contribution->subs), true, REDUCE_NONE,
+                   contribution->loops, contribution->loop_count,
+                   expr_product(backward->program, &contribution->factors, 0), contribution->span);
+}
+
+/* True if a subscript is a shifted loop, as in x[s,n + 8], and the others are loops. A sum over
+ * other loops is then written before the shift: it remains a contraction, or one on rows. The loop
+ * of an axis that is shorter is n % 8. */
+static bool is_part_of_axis(const Contribution *contribution, const Tensor *tensor) {
+    bool shifted = false;
+    for (int i = 0; i < tensor->rank; i++) {
+        Index *loop;
+        double shift;
+        const Expr *sub = contribution->subs[i];
+        const AxisKind kind = tensor->axes[i]->kind;
+        if (sub->kind == EXPR_APPLY && sub->op == OP_MOD && sub->args[1]->kind == EXPR_NUMBER)
+            sub = sub->args[0];
+        if (match_shift(contribution, sub, &loop, &shift)) {
+            if (uses(contribution, tensor->rank, loop) != 1) return false;
+            if (sub == contribution->subs[i] && shift == 0) continue;
+            if (kind != AXIS_PLAIN) return false;
+            shifted = true;
+        } else if (kind != AXIS_REPEAT) {
+            return false;
+        }
     }
-    statement_loop(program, block, expr_read(program, tensor, contribution->subs), true,
-                   REDUCE_NONE, used, used_count, value, contribution->span);
+    return shifted;
 }
 
 /* Adds a pointwise value over the adjoint's own indices to the pending ones. */
@@ -564,6 +594,8 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
     Contribution contribution = {.loop_count = loop_count, .factors = *factors, .span = span};
     for (int i = 0; i < read->count; i++) contribution.subs[i] = read->args[i];
     for (int i = 0; i < loop_count; i++) contribution.loops[i] = loops[i];
+    if (is_part_of_axis(&contribution, read->tensor))
+        sum_others(program, backward->block, &contribution, adjoint->tensor);
     for (int i = 0; i < read->count; i++) {
         if (contribution.subs[i]->kind == EXPR_APPLY) {
             invert_shift(program, &contribution, read->tensor, i);
