@@ -57,7 +57,7 @@ static const MaskForm mask_leaves[] = {
     {"number of a position", "  ![@] = n# == s % size(n#)\n", MASK_ENTRIES},
     {"first entries", "  ![@] = n# < 2\n", MASK_ENTRIES},
     {"part of a top",
-     "  wide![s, m#] = top_k[m#](sum[d] x[s, d] * rm#[d, m#], K)\n  ![@] = wide![s, n# + 1]\n", MASK_ENTRIES},
+     "  among![s, m#] = top_k[m#](wide#[s, m#], K)\n  ![@] = among![s, n# + 1]\n", MASK_ENTRIES},
     {"top of the previous", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![s - 1, &]\n", MASK_ENTRIES},
     {"top in reverse", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![$, size(n#) - 1 - n#]\n", MASK_ENTRIES},
     {"parameters", "  ![@] = gate#[&] > 0\n", MASK_ENTRIES},
@@ -219,6 +219,7 @@ static const MaskForm mask_uses[] = {
     {"difference of masks", "(sum[n#] (M - B) * E)", MASK_ENTRIES},
     {"smaller weight", "(sum[n#] min(M, p#[@]) * E)", MASK_DENSE | MASK_ENTRIES},
     {"cosine", "(sum[n#] cos(M) * E)", MASK_DENSE | MASK_ENTRIES},
+    {"weights of a part", "(sum[n# in M] sigmoid(wide#[s, n# + 1]) * E)", MASK_WEIGHTS | MASK_ENTRIES},
     {"shifted mask", "(sum[n#] (M - 0.5) * E)", MASK_DENSE | MASK_ENTRIES},
     {"power of zero", "(sum[n#] M ^ 0 * E)", MASK_DENSE | MASK_ENTRIES},
     {"always true", "(sum[n#] (M >= 0) * E)", MASK_DENSE | MASK_ENTRIES},
@@ -375,7 +376,8 @@ static void begin_block(MaskBlock *block) {
     expand(block, "  z#[@] = sum[d] x[s, d] * r#[d, &]\n  p#[@] = ");
     expand(block, PICK(random, "sigmoid(0.3 * z#[@])", "tanh(0.3 * z#[@])", "softmax[n#](z#[@])"));
     expand(block,
-           "\n  t#[s] = sum[d] x[s, d] * rt#[d]\n  u#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n");
+           "\n  t#[s] = sum[d] x[s, d] * rt#[d]\n  u#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n"
+           "  wide#[s, m#] = sum[d] x[s, d] * rm#[d, m#]\n");
     expand(block,
            "  if ids != none { key#[s] = ids[s] * 31337 % size(n#) } else { key#[s] = s % 5 }\n");
 }
