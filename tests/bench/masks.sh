@@ -6,11 +6,12 @@
 . "$(dirname "$0")/../begin.sh"
 cat stdlib/*.moe >"$work/text"
 
-# step MODEL BY ROWS: the seconds of the fastest step of a run, and the mean of the selected entries if the model has this probe
+# step MODEL BY ROWS: the seconds of the fastest step of a run, and the mean number of selected entries if the model has this probe
 step() {
     moec train "tests/bench/masks.moe:$1" --data "$work/text" --out "$work/run" --steps 12 --set "ffn.by=$2" ${3:+--set "ffn.rows=$3"} -q >"$work/out"
-    echo "$(sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1 s/p' "$work/run/log.jsonl" | sort -g | head -1)" \
-        "$(sed -n 's/.*"entries":\([0-9.e-]*\).*/ for \1 entries/p' "$work/run/log.jsonl" | tail -1)"
+    awk -F '[:,]' '{ for (i = 1; i < NF; i++) { if ($i ~ /"seconds"/ && (!least || $(i + 1) < least)) least = $(i + 1)
+                                                if ($i ~ /"entries"/) entries = $(i + 1) } }
+        END { printf "%.4f s%s\n", least, entries ? sprintf(" for %.2f entries", entries) : "" }' "$work/run/log.jsonl"
     rm -r "$work/run"
 }
 
