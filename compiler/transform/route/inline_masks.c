@@ -26,8 +26,9 @@ typedef struct InlineMasks {
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
-/* The loops of a mask that the condition makes; 0: it is no mask. They are the loops that it uses. A
- * condition on positions is one for each position of the statement: on[b], on[s - 1], s % 4 == 0. */
+/* The loops of a mask that the condition makes; 0: it is no mask. They are the loops that it uses.
+ * A condition on positions is one for each position of the statement: on[b], on[s - 1],
+ * s % 4 == 0. */
 static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
     const Routing *routing = search->routing;
     const Statement *statement = search->point->statement;
@@ -53,7 +54,7 @@ static int loops_of_condition(const InlineMasks *search, Expr *condition, Index 
     return saves ? count : 0;
 }
 
-/* True for a tensor that is read with one index for each of its axes, as a mask of `count` loops. */
+/* True for a tensor that is read with one index per axis, as a mask of `count` loops. */
 static bool is_plain_read(const Expr *read, int count) {
     int own = 0;
     for (int i = 0; i < read->count; i++) {
