@@ -5,7 +5,7 @@
 awk -v folder="$work" '
     /^```moe$/ { gsub(/.*\//, "", FILENAME); file = sprintf("%s/%s_%04d.moe", folder, FILENAME, FNR); next }
     /^```/     { file = "" }
-    file       { print > file }' stdlib/LANGUAGE.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md \
+    file       { print > file }' stdlib/LANGUAGE.md stdlib/SEQUENCES.md stdlib/TRAINING.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md \
     examples/guides/*.md
 count=0
 for file in "$work"/*.moe; do
@@ -15,6 +15,7 @@ for file in "$work"/*.moe; do
     count=$((count + 1))
 done
 [ "$count" -ge 24 ]
+[ "$(wc -w <stdlib/LANGUAGE.md)" -le 5000 ] || wrong "stdlib/LANGUAGE.md has more than 5,000 words, which are read in 20 minutes"
 
 awk '
     FNR == NR && /^### / { layer = $2; known[layer] = 1; next }
@@ -48,5 +49,5 @@ awk '
             }
         }
     }
-    END { exit bad }' stdlib/OPTIONS.md stdlib/LANGUAGE.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md examples/tutorial.md \
+    END { exit bad }' stdlib/OPTIONS.md stdlib/LANGUAGE.md stdlib/SEQUENCES.md stdlib/TRAINING.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md examples/tutorial.md \
     examples/ideas/README.md examples/guides/*.md || wrong "the text names options that do not exist"

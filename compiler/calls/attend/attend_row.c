@@ -96,7 +96,7 @@ const CallRow call_attend = {
     .form = "attention kernel",
     .backward = 2.5, /* two products of the forward pass again, and four more */
     .function = {"attend", "attend(q[s,h,e], k[s,hk,e], v[s,hv,c]; mask = causal) -> y[s,h,c]",
-                 "scaled dot-product attention over the sequence axis; options: LANGUAGE.md, "
+                 "scaled dot-product attention over the sequence axis; options: SEQUENCES.md, "
                  "Attention",
                  "q[s,h,i] = 0 * (s + h + i)\nv[s,h,i] = s + 0 * (h + i)\no = attend(q, q, v)\n"
                  "y[s] = sum[h,i] o[s,h,i] / 4",
