@@ -488,6 +488,34 @@ static int packs_block(const char *program, int number) {
     return 0;
 }
 
+/* The weights of networks in products of a program, as bits: those read on rows, and those read for all entries. */
+typedef struct WeightReads {
+    unsigned rows, all;
+} WeightReads;
+
+static WeightReads weight_reads(const char *program) {
+    static const char kinds[] = "12ud";
+    WeightReads reads = {0, 0};
+    for (const char *line = program, *end; (end = strchr(line, '\n')); line = end + 1)
+        for (const char *at = line; (at = strstr(at, "_w")) && at < end; at++) {
+            const char *kind = at[2] ? strchr(kinds, at[2]) : NULL, *subscripts = at + 4;
+            if (!kind || (at[3] != '1' && at[3] != '2') || *subscripts != '[' || !memmem(line, (size_t)(at - line), " = ", 3))
+                continue;
+            const unsigned bit = 1u << (2 * (kind - kinds) + at[3] - '1');
+            const char *text = memmem(line, (size_t)(end - line), "[r]", 3);
+            if (!text) text = memmem(line, (size_t)(end - line), "[r,", 3);
+            if (!text) text = memmem(line, (size_t)(end - line), ",r,", 3);
+            *(text ? &reads.rows : &reads.all) |= bit;
+        }
+    return reads;
+}
+
+/* True if training computes a product for all entries that evaluation computes on rows. */
+static int trains_all(const char *evaluation, const char *training) {
+    const WeightReads forward = weight_reads(evaluation), both = weight_reads(training);
+    return (forward.rows & ~forward.all & both.all) != 0;
+}
+
 /* Adds the forms of the blocks of a text; program: the text after `route`. */
 static void masks_count(const char *text, const char *program, MaskTally *tally) {
     for (int number = 1; number <= MASK_BLOCKS; number++) {

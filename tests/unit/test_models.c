@@ -396,9 +396,13 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
         ok = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
              : meshes                    ? check_mesh(&trial, path, &spec->random, tally)
                                          : check_model(&trial, &spec->random);
-        if (ok && !attempt && make == make_masks)
-            masks_count(spec->text, moec_dump(trial.compiler, MOEC_TRAIN, "route", false),
-                        &tally->masks);
+        if (ok && !attempt && make == make_masks) {
+            char *evaluation = memory_format("%s", moec_dump(trial.compiler, MOEC_FORWARD, "route", false));
+            const char *training = moec_dump(trial.compiler, MOEC_TRAIN, "route", false);
+            masks_count(spec->text, training, &tally->masks);
+            if (trains_all(evaluation, training)) ok = fail(&trial, "training computes all entries of a network, evaluation does not");
+            free(evaluation);
+        }
         undecided = trial.undecided && !meshes;
         if (!undecided && trial.amplified > 0) {
             tally->amplified++;
