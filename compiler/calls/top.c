@@ -13,7 +13,7 @@
 
 /* 1 for the k largest entries along the index. */
 static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
-    value = held_along(e, value, &index, 1);
+    value = held_along(e, value, index);
     if (value->kind == KIND_ERROR) return value;
     Expr *read = value->expr;
     Axis *axes[MAX_RANK];

@@ -62,20 +62,18 @@ static Value *held(Elaborator *e, Value *value) {
     return hoist_reduction(e, REDUCE_NONE, NULL, 0, value, value->span);
 }
 
-Value *held_along(Elaborator *e, Value *value, Index *const *indices, int count) {
+Value *held_along(Elaborator *e, Value *value, Index *index) {
     if (value->kind != KIND_TENSOR) return value;
-    Value *ordered = without_indices(e, value, indices, count);
+    Value *ordered = without_indices(e, value, &index, 1);
     ordered->expr = value->expr;
-    for (int i = 0; i < value->rank; i++)
-        if (indices_have(indices, count, value->dims[i]))
-            ordered->dims[ordered->rank++] = value->dims[i];
+    ordered->dims[ordered->rank++] = index;
     Value *result = held(e, ordered);
     for (int i = 0; i < value->rank; i++) result->dims[i] = value->dims[i];
     return result;
 }
 
 static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {
-    value = held_along(e, value, indices, count);
+    value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
     Value *largest = hoist_reduction(e, REDUCE_MAX, indices, count, value, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
@@ -276,7 +274,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     int count = kept_indices(e, subs, value, node->span, "softmax", kept);
     if (!count) return value_error(e, node->span);
     Span span = node->span;
-    value = held_along(e, value, kept, count);
+    value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
     /* the reductions run over new indices; the result keeps the named ones */
     Expr *to[MAX_RANK];
@@ -291,9 +289,8 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
             if (again->dims[i] == kept[j]) again->dims[i] = inner[j];
     Value *largest = hoist_reduction(e, REDUCE_MAX, inner, count, again, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
-    Value *powers = held_along(
-        e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span),
-        kept, count);
+    Value *powers = held(
+        e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
     if (powers->kind == KIND_ERROR) return powers;
     Value *inner_powers =
         value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims,

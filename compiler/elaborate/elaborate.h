@@ -478,9 +478,9 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
 
-/* The value as a tensor over all indices that it depends on, for repeated reads. Its elements along
- * the given ones are adjacent in memory. */
-Value *held_along(Elaborator *e, Value *value, Index *const *indices, int count);
+/* The value as a tensor over all indices that it depends on, this one among them: the elements along
+ * it are adjacent in memory. */
+Value *held_along(Elaborator *e, Value *value, Index *index);
 /* Without an expression: the dimensions of the value, except for these indices. */
 Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count);
 /* The indices in the brackets of the function `name`: names of indices of the value, and lists of
