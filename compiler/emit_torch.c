@@ -16,7 +16,7 @@ typedef struct Emission {
 } Emission;
 
 /* Functions of the printed file that only some models need. */
-static const char *const functions[] = {"attend", "gather", "take", "top_k"};
+static const char *const functions[] = {"attend", "gather", "take", "top_k", "windows"};
 
 static const char *text_called(const char *name) {
     for (const EmbeddedFile *file = torch_files; file->name; file++)

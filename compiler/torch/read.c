@@ -4,6 +4,7 @@
  *     q[b,s,h,(e + 16) % 32]      q[..., (e + 16) % 32]
  *     embedding[tokens[b,s],d]    F.embedding(tokens, self.embedding)
  *     x[b,s-1,d]                  take(x, cache.positions - 1, 1), 0 outside
+ *     x[b,s-w,d]                  windows(x, 1, 4, cache.length), with w < 4 as the last dimension
  */
 #include "torch/torch.h"
 
@@ -183,6 +184,38 @@ static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs
     return result;
 }
 
+/* x[b,s - w,d] for the current positions s and another index w; false for other subscripts. */
+static bool windows(Printer *printer, const Expr *read, const PyVariable *variable, const Sub *subs,
+                    Py *result) {
+    const Expr *moved = NULL;
+    int dim = 0;
+    *result = (Py){.level = PY_ATOM, .kind = variable->kind};
+    for (int i = first_axis(read->tensor); i < read->count; i++) {
+        if (variable->absent[i]) continue;
+        Index *index = subs[i].plain;
+        if (!index) {
+            const Expr *sub = read->args[i];
+            if (moved || !variable->full[i] || sub->kind != EXPR_APPLY || sub->op != OP_SUB ||
+                sub->args[0]->kind != EXPR_INDEX || sub->args[1]->kind != EXPR_INDEX)
+                return false;
+            moved = sub;
+            dim = result->rank;
+            index = sub->args[0]->index;
+            if (index != printer->now) return false;
+        }
+        if (indices_have(result->dims, result->rank, index)) return false;
+        result->dims[result->rank++] = index;
+    }
+    Index *before = moved ? moved->args[1]->index : NULL;
+    if (!before || before == printer->now || before->axis->kind == AXIS_SEQUENCE ||
+        indices_have(result->dims, result->rank, before) || result->rank == MAX_RANK)
+        return false;
+    result->dims[result->rank++] = before;
+    result->text = arena_format(printer->arena, "windows(%s, %d, %s, cache.length)", variable->name,
+                                dim, python_size(printer, before->axis, false));
+    return true;
+}
+
 static bool is_position(const Printer *printer, const Expr *sub) {
     return printer->scan && sub->kind == EXPR_INDEX && sub->index == printer->scan->index;
 }
@@ -267,7 +300,9 @@ Py read_python(Printer *printer, const Expr *read) {
         rank == 2 && !subs[first].plain && subs[first].inside && subs[first + 1].plain &&
         !subs[first].value.number && subs[first].value.rank &&
         !indices_have(subs[first].value.dims, subs[first].value.rank, subs[first + 1].plain);
-    if (!table || numbers) return gathered(printer, variable, subs);
+    if (!table || numbers)
+        return windows(printer, read, variable, subs, &value) ? in_order(printer, value)
+                                                              : gathered(printer, variable, subs);
     Py lookup = subs[first].value;
     lookup.text = arena_format(printer->arena, "F.embedding(%s, %s)", lookup.text, variable->name);
     lookup.level = PY_ATOM;

@@ -9,12 +9,13 @@
 /* Words that cannot be variables, and names of the text around the equations. ruff refuses `l`, `O`
  * and `I` as ambiguous. */
 static const char *const words[] = {
-    "False", "None",     "True",  "and",    "as",     "assert", "async",  "await",     "break",
-    "class", "continue", "def",   "del",    "elif",   "else",   "except", "finally",   "for",
-    "from",  "global",   "if",    "import", "in",     "is",     "lambda", "nonlocal",  "not",
-    "or",    "pass",     "raise", "return", "try",    "while",  "with",   "yield",     "self",
-    "torch", "nn",       "float", "cache",  "F",      "math",   "range",  "l",         "O",
-    "I",     "cls",      "take",  "gather", "attend", "top_k",  "losses", "positions", "reversed"};
+    "False",   "None",     "True",     "and",    "as",        "assert",   "async",  "await",
+    "break",   "class",    "continue", "def",    "del",       "elif",     "else",   "except",
+    "finally", "for",      "from",     "global", "if",        "import",   "in",     "is",
+    "lambda",  "nonlocal", "not",      "or",     "pass",      "raise",    "return", "try",
+    "while",   "with",     "yield",    "self",   "torch",     "nn",       "float",  "cache",
+    "F",       "math",     "range",    "l",      "O",         "I",        "cls",    "take",
+    "gather",  "attend",   "top_k",    "losses", "positions", "reversed", "windows"};
 /* Arguments of forward(). */
 static const char *const forward_words[] = {
     "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
