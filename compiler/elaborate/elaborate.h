@@ -478,8 +478,7 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
 
-/* The value as a tensor over all indices that it depends on. Elements along this one are adjacent in
- * memory. */
+/* The value as a tensor over all its indices. Elements along this one are adjacent in memory. */
 Value *held_along(Elaborator *e, Value *value, Index *index);
 /* Without an expression: the dimensions of the value, except for these indices. */
 Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count);
