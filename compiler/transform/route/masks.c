@@ -52,6 +52,19 @@ static void take_limit(MaskCount *count, const MaskCount *other) {
 
 static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 
+/* A condition on the number of an entry may hold for all or no entries of a part: real[s,n + 0] with
+ * real[s,z] = chosen[s,z] * (z < 8). */
+static void set_share_of_part(const Routing *routing, const Expr *read, int depth,
+                              MaskCount *count) {
+    bool part_of_axis = false;
+    for (int i = 0; i < read->count; i++) part_of_axis |= read->args[i]->kind == EXPR_APPLY;
+    Expr *value = part_of_axis && read->tensor->share <= 0 ? value_of_read(routing, read) : NULL;
+    if (!value) return;
+    const MaskCount part = count_in(routing, value, depth + 1);
+    count->share = part.share;
+    count->assumed = part.assumed;
+}
+
 /* The limit of a tensor holds for a part of it: the subscripts of the limited dimensions must be
  * different for different values of their indices, and no other subscript may use these. */
 static MaskCount count_in_read(const Routing *routing, const Expr *read, int depth) {
@@ -59,6 +72,7 @@ static MaskCount count_in_read(const Routing *routing, const Expr *read, int dep
     const Statement *maker = mask_maker(routing, read->tensor);
     if (!maker || depth > MAX_MASK_DEPTH) return made;
     own = mask_count(routing, maker, depth + 1);
+    set_share_of_part(routing, read, depth, &own);
     const MaskCount unlimited = {.share = own.share, .truth = own.truth, .assumed = own.assumed};
     made = unlimited;
     const Expr *target = mask_target(maker);
