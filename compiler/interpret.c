@@ -194,6 +194,10 @@ const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_
     return interpreter_margins(interpreter->interpreter, count);
 }
 
+bool moec_interpreter_is_tied(const MoecInterpreter *interpreter) {
+    return interpreter_is_tied(interpreter->interpreter);
+}
+
 bool moec_interpreter_decides_alike(const MoecInterpreter *one, const MoecInterpreter *other,
                                     double share) {
     return interpreter_decides_alike(one->interpreter, other->interpreter, share);

@@ -673,6 +673,9 @@ void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter
 /* Margins of the selections of the last run: the smallest selected value minus the largest other
  * value. */
 const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_t *count);
+/* True if a selection of positions in the last run had equal values at a selected position and at
+ * another one: a program that rounds them in different ways selects others. */
+bool moec_interpreter_is_tied(const MoecInterpreter *interpreter);
 /* True if the comparisons that masks depend on have the same results in the last runs of two
  * interpreters of one program, with a margin: more than `share` of the largest deviation. */
 bool moec_interpreter_decides_alike(const MoecInterpreter *one, const MoecInterpreter *other,

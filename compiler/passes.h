@@ -387,6 +387,9 @@ void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
 /* Margins of the selections of the last run, for each row: the smallest selected value minus the
  * largest other value. */
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
+/* True if a selection of positions in the last run had equal values at a selected position and at
+ * another one: a program that rounds them in different ways selects others. */
+bool interpreter_is_tied(const Interpreter *interpreter);
 /* True if the comparisons that masks depend on have the same results in the last runs of two
  * interpreters of one program, with a margin: more than `share` of the largest deviation. */
 bool interpreter_decides_alike(const Interpreter *one, const Interpreter *other, double share);

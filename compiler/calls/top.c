@@ -156,6 +156,7 @@ static bool larger(double a, double b) {
 /* The values of one selection: n of them, p_stride apart, marked at mask_stride from `offset`. */
 typedef struct Choice {
     long n, k, p_stride, mask_stride;
+    bool of_positions;
 } Choice;
 
 /* Room for `count` more elements; moves nothing while another evaluation reads them. */
@@ -208,7 +209,8 @@ static void choose(Interpreter *interpreter, const Choice *choice, const double 
     else
         find_largest(choice, p, chosen);
     own->chosen_count += n;
-    own->margins[own->margin_count++] = margin_of(choice, p, chosen);
+    const double margin = own->margins[own->margin_count++] = margin_of(choice, p, chosen);
+    own->tied |= choice->of_positions && margin == 0;
     for (long i = 0; i < choice->n; i++)
         put_rank(mask, offset + i * choice->mask_stride, chosen[i]);
 }
@@ -217,7 +219,10 @@ static void interpret_top(Interpreter *interpreter, const Statement *statement) 
     View p = interpreter_view(interpreter, statement->inputs.items[0]),
          mask = interpreter_view(interpreter, statement->outputs.items[0]);
     int along = statement->top.dimension;
-    Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
+    const Index *here, *there = NULL;
+    top_along(statement, &here, &there);
+    Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along],
+                     there && there->axis->kind != AXIS_PLAIN};
     Choices *own = &interpreter->choices;
     long others = 1;
     own->starts =

@@ -367,6 +367,7 @@ bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_
     prepare_parameters(interpreter);
     round_parameters(interpreter);
     choices->chosen_count = choices->margin_count = choices->start_count = 0;
+    choices->tied = false;
     interpreter->decisions.count = 0;
     return true;
 }
@@ -389,6 +390,10 @@ void interpreter_free(Interpreter *interpreter) {
 
 void interpreter_follow(Interpreter *interpreter, const Interpreter *other) {
     interpreter->followed = &other->choices;
+}
+
+bool interpreter_is_tied(const Interpreter *interpreter) {
+    return interpreter->choices.tied;
 }
 
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count) {

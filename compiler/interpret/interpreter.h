@@ -19,6 +19,7 @@ typedef struct Choices {
     bool *chosen;
     double *margins;
     size_t chosen_count, margin_count, chosen_capacity, margin_capacity;
+    bool tied;      /* a selected position and another one have equal values */
     size_t *starts; /* of each call: the number of marks before it */
     size_t start_count, start_capacity;
 } Choices;

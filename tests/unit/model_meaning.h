@@ -21,7 +21,8 @@ static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p
 static const double least_share = 1e-3;
 /* A few samples of noise do not reach its maximum effect. */
 static const double beyond_samples = 2;
-/* Noise with a larger effect than this has changed a maximum selection: the result is undecided. */
+/* Noise with a larger effect than this has changed a maximum selection: the result is undecided. So is a selection of positions
+ * with equal values. */
 static const double undecided_limit = 1e-2;
 
 /* ---- one model ---- */
@@ -245,7 +246,7 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
     if (!ok && isfinite(error)) {
         double moved = amplified(trial, meaning, &result, expected);
         double scale = norm > meaning->largest ? norm : meaning->largest;
-        int undecided = !(moved <= undecided_limit * scale);
+        int undecided = !(moved <= undecided_limit * scale) || moec_interpreter_is_tied(meaning->exact);
         ok = undecided || error <= allowed + beyond_samples * moved;
         trial->undecided |= undecided;
         if (ok && !undecided && error > trial->amplified * scale)

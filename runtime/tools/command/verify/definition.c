@@ -204,5 +204,6 @@ bool verify_choices_are_clear(const Comparison *comparison) {
         least = fmin(least, fmin(exact[i], round[i]));
         moved = fmax(moved, fabs(exact[i] - round[i]));
     }
-    return least > clear_share * moved && masks_are_clear(comparison);
+    return least > clear_share * moved && masks_are_clear(comparison) &&
+           !moec_interpreter_is_tied(comparison->exact);
 }
