@@ -147,14 +147,16 @@ static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "\n");
 }
 
-/* The result of an iteration as text: iterations with the same text are equal. `provided` are the
- * values that it can request, then those that the next one can. */
-static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
-                       int count, List *provided, Effects *effects) {
+/* The result of an iteration in a graph as text: iterations with the same text are equal. `provided`
+ * are the values that it can request, then those that the next one can. tested: it depends on the
+ * graph. */
+static char *graph_signature(Elaborator *e, const Node *node, Graph graph, Alike *alike,
+                             const Carried *carried, int count, List *provided, Effects *effects,
+                             bool *tested) {
     Elaborator saved = *e;
     e->provided = *provided;
     e->effects = effects;
-    Program *program = program_new(e->arena, e->reports, "step", e->program->graph, e->unit->calls);
+    Program *program = program_new(e->arena, e->reports, "step", graph, e->unit->calls);
     program->batch = saved.program->batch;
     program->sequence = saved.program->sequence;
     e->program = program;
@@ -182,9 +184,39 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     saved.aliases = e->aliases;
     saved.steps = e->steps;
     *provided = e->provided;
+    *tested = program->by_training || program->by_decoding;
     *e = saved;
     for (int j = 0; j < count; j++) carried[j].binding->value = carried[j].before;
     return text.text;
+}
+
+/* The same in all graphs: they have the same iterations, so that they share parameters. */
+static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
+                       int count, List *provided, Effects *effects) {
+    static const Graph graphs[] = {GRAPH_FORWARD, GRAPH_TRAIN, GRAPH_DECODE};
+    const Graph present = e->program->graph;
+    bool *read = &alike->index->watch->read, tested;
+    List before = {0};
+    list_append(e->arena, &before, provided);
+    char *text =
+        graph_signature(e, node, present, alike, carried, count, provided, effects, &tested);
+    bool reads = *read;
+    const Reports told = *e->reports;
+    for (size_t i = 0; tested && i < sizeof graphs / sizeof *graphs; i++) {
+        if (graphs[i] == present) continue;
+        List given = {0};
+        Effects unused = {0};
+        bool again;
+        list_append(e->arena, &given, &before);
+        *read = false;
+        text = arena_format(
+            e->arena, "%s%s", text,
+            graph_signature(e, node, graphs[i], alike, carried, count, &given, &unused, &again));
+        reads |= *read || !provided_alike(&before, &given);
+        *e->reports = told;
+    }
+    *read = reads;
+    return text;
 }
 
 /* The signatures of all iterations; equal texts are shared. False after an error. */
