@@ -147,9 +147,9 @@ static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "\n");
 }
 
-/* The result of an iteration in a graph as text: iterations with the same text are equal. `provided`
- * are the values that it can request, then those that the next one can. tested: it depends on the
- * graph. */
+/* The result of an iteration in a graph as text: iterations with the same text are equal.
+ * `provided` are the values that it can request, then those that the next one can. tested: it
+ * depends on the graph. */
 static char *graph_signature(Elaborator *e, const Node *node, Graph graph, Alike *alike,
                              const Carried *carried, int count, List *provided, Effects *effects,
                              bool *tested) {

@@ -52,8 +52,8 @@ static void take_limit(MaskCount *count, const MaskCount *other) {
 
 static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 
-/* A condition on the number of an entry may hold for all or no entries of a part: real[s,n + 0] with
- * real[s,z] = chosen[s,z] * (z < 8). */
+/* A condition on the number of an entry may hold for all or no entries of a part: real[s,n + 0]
+ * with real[s,z] = chosen[s,z] * (z < 8). */
 static void set_share_of_part(const Routing *routing, const Expr *read, int depth,
                               MaskCount *count) {
     bool part_of_axis = false;
