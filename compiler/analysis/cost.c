@@ -66,6 +66,21 @@ static bool has_plain_subscript(const Expr *read, const Index *index) {
     return false;
 }
 
+/* The number of tokens that share the rows: one row of on[h] is for all, one of on[s,h] for those
+ * at its position. */
+static double tokens_of_rows(const Costing *costing, const Axis *rows) {
+    const Relation *relation =
+        list_find_by(&costing->program->relations, offsetof(Relation, rows), rows);
+    double tokens = 1;
+    if (!relation) return costing->tokens;
+    for (int i = 0; i < relation->mask->rank; i++) {
+        const Axis *axis = relation->mask->axes[i];
+        if (axis->kind == AXIS_ROWS) tokens *= tokens_of_rows(costing, axis);
+        if (axis->kind == AXIS_BATCH || axis->kind == AXIS_SEQUENCE) tokens *= (double)axis->size;
+    }
+    return tokens < costing->tokens ? tokens : costing->tokens;
+}
+
 /* Multiplies the entries by the values of the index per token: its first position is the token. */
 static void count_entries(Expr *expr, void *data) {
     TableRead *lookup = data;
@@ -75,7 +90,8 @@ static void count_entries(Expr *expr, void *data) {
     const AxisKind kind = expr->index->axis->kind;
     lookup->indices[lookup->count++] = expr->index;
     if (kind == AXIS_ROWS)
-        lookup->entries *= axis_expected(expr->index->axis) / lookup->costing->tokens;
+        lookup->entries *=
+            axis_expected(expr->index->axis) / tokens_of_rows(lookup->costing, expr->index->axis);
     else if (kind != AXIS_BATCH && (kind != AXIS_SEQUENCE || lookup->positioned) &&
              !has_plain_subscript(lookup->read, expr->index))
         lookup->entries *= (double)expr->index->axis->size;

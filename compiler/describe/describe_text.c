@@ -6,6 +6,8 @@
 #include "describe/describe.h"
 
 #include "abi/quantity.h"
+#include "analysis/access.h"
+#include "analysis/def_use.h"
 #include "ir/weight_type.h"
 
 #include <math.h>
@@ -233,7 +235,7 @@ static void add_expected_rows(Text *text, const MaskedReduction *masked, const R
         entries *= axis->expected > 0 ? axis->expected : (double)axis->size;
     }
     text_add(text, "  expected rows    %.3g %% of the %ld entries of axis '%s', at most %.3g %%%s",
-             100 * rows->expected / entries, masked->entries, masked->axis->name,
+             100 * axis_expected(rows) / entries, masked->entries, masked->axis->name,
              100 * fmin((double)rows->size / all, 1),
              relation->assumed ? ": assumed, density(mask, share) states another share" : "");
     if (relation->mask->dense) text_add(text, "; all entries of %s", relation->mask->dense);
@@ -247,8 +249,9 @@ static void add_masked(Text *text, Program *program) {
         const Tensor *mask = masked->mask->kind == EXPR_READ ? masked->mask->tensor : NULL;
         const Relation *relation = relation_of(program, mask);
         Span span = masked->asked.source ? masked->asked : masked->span;
-        bool fixed = relation && !(relation->rows->expected < (double)relation->rows->size &&
-                                   relation->rows->expected > 0);
+        bool fixed = relation && !relation->mask->dense &&
+                     !(relation->rows->expected < (double)relation->rows->size &&
+                       relation->rows->expected > 0);
         bool listed = !span.source || fixed;
         for (int j = 0; j < i; j++)
             listed |=
@@ -274,14 +277,27 @@ static const Tensor *dense_tensor_at(const List *tensors, Span span) {
     return NULL;
 }
 
+/* True if the equation of the mask reads a tensor of that location: the mask is a part of it. */
+static bool is_part_of(const DefUse *def_use, const Tensor *mask, Span span) {
+    const List *writes = &def_use->writes[mask->id];
+    LIST_EACH(const TensorAccess, write, writes) {
+        List reads = {0};
+        reads_of(def_use->program->arena, def_use->points[write->position].statement, &reads);
+        LIST_EACH(const Expr, read, &reads)
+            if (same_location(read->tensor->span, span)) return true;
+    }
+    return false;
+}
+
 /* Each choice whose entries are on rows in the forward pass, but not in training. */
-static void add_dense_training(Text *text, const Program *train, const Program *forward) {
+static void add_dense_training(Text *text, Program *train, const Program *forward) {
+    const DefUse *def_use = def_use_new(train);
     for (int i = 0; i < forward->relations.count; i++) {
         const Tensor *mask = ((Relation *)forward->relations.items[i])->mask;
         bool on_rows = !mask->span.source;
-        for (int j = 0; j < train->relations.count; j++)
-            on_rows |=
-                same_location(((Relation *)train->relations.items[j])->mask->span, mask->span);
+        LIST_EACH(const Relation, relation, &train->relations)
+            on_rows |= same_location(relation->mask->span, mask->span) ||
+                       is_part_of(def_use, relation->mask, mask->span);
         if (on_rows) continue;
         const Tensor *dense = dense_tensor_at(&train->tensors, mask->span);
         text_add(text,

@@ -154,12 +154,15 @@ const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, con
     List values = {0};
     list_values(routing, point->statement->value, mask, &values);
     LIST_EACH(const Expr, read, &values) {
-        bool uses_all = !is_vector(read, indices, count);
+        bool uses_all = true, shifted = false;
         for (int i = 0; i < count; i++)
             uses_all &= indices[i]->axis->kind != AXIS_PLAIN &&
                         !sums_over(point->statement, indices[i]) &&
                         expr_uses_index(read, indices[i]);
-        if (uses_all && comes_from(&origin, read->tensor)) return read;
+        for (int i = 0; i < read->count; i++)
+            shifted |=
+                read->args[i]->kind == EXPR_APPLY && read->tensor->axes[i]->kind == AXIS_SEQUENCE;
+        if (uses_all && shifted && comes_from(&origin, read->tensor)) return read;
     }
     return NULL;
 }
