@@ -139,8 +139,8 @@ static Schedule *schedule_of(Work *work) {
 static void pass_loops(Work *work) {
     Schedule *schedule = work->schedules ? NULL : schedule_of(work);
     work->module = lower_module(work->compiler->arena, schedule ? &schedule : work->schedules,
-                                schedule ? 1 : work->schedule_count,
-                                work->program->target->launches, work->hosting, work->plain);
+                                schedule ? 1 : work->schedule_count, work->program->target,
+                                work->hosting, work->plain);
 }
 
 /* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
@@ -379,18 +379,18 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
 }
 
 /* A program that is emitted twice is lowered once. */
-void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
+void moec_lower(MoecCompiler *compiler, Program *program, const Target *target) {
     if (program->lowered) return;
-    program->target = device ? &target_device : &target_processor;
+    program->target = target;
     if (compiler->unit->target) program->target = compiler->unit->target;
     program->lowered = true;
-    if (device && !weights_fit(program, &compiler->reports)) return;
+    if (target->launches && !weights_fit(program, &compiler->reports)) return;
     Work work = work_of(compiler, program);
-    run_passes(&work, last_of_all, last_of_machine, device ? DEVICE : ANY);
+    run_passes(&work, last_of_all, last_of_machine, target->launches ? DEVICE : ANY);
 }
 
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
-    moec_lower(compiler, program, false);
+    moec_lower(compiler, program, &target_processor);
     Work work = work_of(compiler, program);
     if (!run_passes(&work, last_of_machine, last_of_schedule, ANY)) work.schedule = NULL;
     return schedule_of(&work);
@@ -470,23 +470,29 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     if (!step || reports->gave_up) return hindered(reports, errors, count);
     Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
                          .positions = step->context};
-    moec_lower(compiler, step, false);
+    moec_lower(compiler, step, &target_processor);
     decoding.bytes_per_token = cache_bytes_per_token(step);
     decoding.constant_bytes = constant_bytes(step);
     decoding.weights = weight_memory(step);
     return decoding;
 }
 
+const Target *moec_target(const char *language) {
+    if (strcmp(language, "c") == 0) return &target_processor;
+    return strcmp(language, "cuda") == 0 ? &target_device : NULL;
+}
+
 /* A pass that exists only for GPUs selects the GPU. */
-const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
+                      const Target *target) {
     int index = pass_index(pass);
     if (index == PASS_COUNT || moec_failed(compiler)) return NULL;
     Work work = {
         .compiler = compiler, .graph = (Graph)graph, .plain = index < pass_index(last_of_text)};
-    Machine machine = device ? DEVICE : passes[index].machine;
+    Machine machine = target->launches ? DEVICE : passes[index].machine;
     bool early = index <= pass_index(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
-    work.program->target = machine == DEVICE ? &target_device : &target_processor;
+    work.program->target = target->launches || machine != DEVICE ? target : &target_device;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
     if (work.text)
         return arena_format(compiler->arena, "%s%s", work.text,
@@ -543,9 +549,9 @@ static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs,
     return work.text;
 }
 
-Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool device,
-                       const char *pass) {
-    for (int i = 0; i < count && device; i++) moec_lower(compiler, programs[i], true);
+Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                       const Target *target, const char *pass) {
+    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], target);
     if (moec_failed(compiler)) return NULL;
     Work work = work_of(compiler, programs[0]);
     return lower_together(&work, programs, count, pass) ? work.module : NULL;
@@ -573,7 +579,7 @@ const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgr
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            MoecKernels *kernels) {
     programs = with_others(compiler, programs, &count, false);
-    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
+    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], &target_device);
     return moec_failed(compiler) ? NULL
                                  : emitted(compiler, programs, count, TARGET_STANDALONE, kernels);
 }
@@ -589,7 +595,7 @@ typedef struct OwnedProgram {
 MoecDeviceProgram *moec_device_program(MoecCompiler *compiler, MoecProgram *const *programs,
                                        int count) {
     programs = with_others(compiler, programs, &count, true);
-    const Module *module = lowered_module(compiler, programs, count, true, "check");
+    const Module *module = lowered_module(compiler, programs, count, &target_device, "check");
     if (!module) return NULL;
     Arena *arena = arena_new();
     OwnedProgram *made = arena_alloc(arena, sizeof *made);

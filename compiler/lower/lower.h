@@ -61,7 +61,7 @@ typedef struct Lowering {
 /* ---- lower_names.c ---- */
 
 /* Sets a valid, unused C name for every tensor of the program. */
-void name_tensors(Lowering *lower, bool device);
+void name_tensors(Lowering *lower);
 void bind_scatter_names(Lowering *lower);
 /* `wanted`, changed if C or the scope uses the name; in use until the bindings are dropped. */
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted);

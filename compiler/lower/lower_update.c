@@ -68,7 +68,7 @@ static EntryLowering *part_of(Module *module, Program *program, const LowerTarge
         arena_alloc(arena, ((size_t)program->tensors.count + 1) *
                                sizeof *lowering->lower.schedule->allocations);
     lowering->lower.block = &body->form.block;
-    name_tensors(&lowering->lower, lowering->target->apart);
+    name_tensors(&lowering->lower);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER) lowering->lower.names[i] = "weight";

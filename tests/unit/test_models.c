@@ -397,7 +397,7 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
              : meshes                    ? check_mesh(&trial, path, &spec->random, tally)
                                          : check_model(&trial, &spec->random);
         if (ok && !attempt && make == make_masks)
-            masks_count(spec->text, moec_dump(trial.compiler, MOEC_TRAIN, "route", false),
+            masks_count(spec->text, moec_dump(trial.compiler, MOEC_TRAIN, "route", moec_target("c")),
                         &tally->masks);
         undecided = trial.undecided && !meshes;
         if (!undecided && trial.amplified > 0) {
