@@ -128,6 +128,10 @@ static void pass_plan(Work *work) {
     plan(work->schedule);
 }
 
+static void pass_map(Work *work) {
+    map(work->schedule);
+}
+
 /* The schedule; the optimizer's program has one without units. */
 static Schedule *schedule_of(Work *work) {
     if (!work->schedule) work->schedule = arena_alloc(work->program->arena, sizeof *work->schedule);
@@ -171,7 +175,7 @@ enum {
 };
 
 /* The pipeline, from the tree of a file to the program text. Before it, resolve reads the file and
- * the files that it uses. Up to `plan` each program is processed alone. `loops` makes one module of
+ * the files that it uses. Up to `map` each program is processed alone. `loops` makes one module of
  * programs that run together; the passes after it process each of its kernels. The optimizer's
  * program is the same on all machines and consists of one kernel. The columns state the properties
  * that a pass needs, leaves and breaks; needs apply if another pass of the same graph and machine
@@ -215,7 +219,8 @@ static const PassRow passes[] = {
     {"overlap", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_overlap,
      .needs = IS_SCHEDULED},
     {"plan", MODELS, ANY, .run = pass_plan, .needs = IS_SCHEDULED, .leaves = IS_PLANNED},
-    {"loops", ALL, ANY, .run = pass_loops, .needs = IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
+    {"map", MODELS, ANY, .run = pass_map, .needs = IS_PLANNED, .leaves = IS_MAPPED},
+    {"loops", ALL, ANY, .run = pass_loops, .needs = IS_MAPPED | HAS_NO_DEAD_CODE, IS_LOWERED},
     {"parallel", ALL, ANY, .loops = parallel, IS_LOWERED, IS_PARALLEL},
     {"owners", ALL, ANY, .loops = owners, IS_LOWERED, HAS_OWNERS},
     {"shared", ALL, ANY, .loops = shared_rows, IS_LOWERED, HAS_ROWS},
@@ -237,7 +242,7 @@ enum { PASS_COUNT = sizeof passes / sizeof *passes };
 /* moec_compile runs the passes up to the selection of a machine; a program of GRAPH_PREPARE begins
  * after the pass that makes it. */
 static const char *const after_prepare = "prepare", *const last_of_all = "smaller_weights",
-                         *const last_of_machine = "pad", *const last_of_schedule = "plan",
+                         *const last_of_machine = "pad", *const last_of_schedule = "map",
                          *const last_of_text = "emit";
 
 const PassRow *pass_rows(int *count) {
@@ -264,8 +269,10 @@ static int pass_index(const char *pass) {
 }
 
 /* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
-static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
+static void check_program(MoecCompiler *compiler, const char *pass, Program *program,
+                          const Schedule *schedule) {
     const char *wrong = well_formed(compiler->arena, program);
+    if (!wrong && schedule) wrong = map_fault(compiler->arena, schedule);
     const Statement *changed = wrong ? NULL : changed_product(program);
     if (changed)
         wrong = arena_format(compiler->arena, "a changed product: %s",
@@ -360,7 +367,7 @@ static void run_way(void *data) {
         if (work->module)
             check_module(compiler, pass->name, work->module);
         else
-            check_program(compiler, pass->name, work->program);
+            check_program(compiler, pass->name, work->program, work->schedule);
     }
     way->good = true;
 }
@@ -498,7 +505,9 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
         return arena_format(compiler->arena, "%s%s", work.text,
                             work.kernels.text ? work.kernels.text : "");
     if (work.module) return dump_module(work.module);
-    if (work.schedule) return print_plan(compiler->arena, work.schedule);
+    if (work.schedule)
+        return (work.program->properties & IS_MAPPED ? print_map : print_plan)(compiler->arena,
+                                                                               work.schedule);
     const Program *prepares = strcmp(pass, after_prepare) ? NULL : work.program->prepare;
     return arena_format(compiler->arena, "%s%s", print_program(compiler->arena, work.program),
                         prepares ? print_program(compiler->arena, prepares) : "");

@@ -102,7 +102,7 @@ static void collect_threads(const Explanation *explanation, const ScheduleUnit *
     const Statement *scan = from->kind == UNIT_CALL ? from->statement : NULL;
     if (!program->target->launches) return;
     if (scan && statement_is_scan(scan)) {
-        const double threads = scan_threads(explanation->arena, program, scan);
+        const double threads = scan_threads(scan, from->scan);
         double work = 0;
         for (int i = 0; i < scan->body.statements.count; i++)
             work += statement_work(scan->body.statements.items[i]);

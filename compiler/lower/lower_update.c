@@ -51,6 +51,7 @@ static Kernel *kernel_of(EntryLowering *lowering, const List *statements) {
         if (!nest_add(program, kernel, statements->items[i], false))
             nest_add(program, kernel, statements->items[i], true);
     choose_locals(program, kernel, users);
+    map_kernel(program, kernel);
     begin_kernel(&lowering->lower, kernel);
     return kernel;
 }
