@@ -272,7 +272,7 @@ static int pass_index(const char *pass) {
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program,
                           const Schedule *schedule) {
     const char *wrong = well_formed(compiler->arena, program);
-    if (!wrong && schedule) wrong = map_fault(compiler->arena, schedule);
+    if (!wrong && program->properties & IS_MAPPED) wrong = map_fault(compiler->arena, schedule);
     const Statement *changed = wrong ? NULL : changed_product(program);
     if (changed)
         wrong = arena_format(compiler->arena, "a changed product: %s",

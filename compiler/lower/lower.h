@@ -197,10 +197,13 @@ void lower_scan(Lowering *lower, const Statement *scan, const ScanMap *map);
 
 /* ---- lower_device.c, lower_lanes.c, lower_sums.c, lower_columns.c, lower_device_scan.c ---- */
 
-/* Lowers the part of the current kernel that a launch computes. */
-void lower_launch(Lowering *lower, const LaunchMap *map);
+/* A nest by its outer loops; everything inside a nest in one block. */
+void lower_outer_loops(Lowering *lower, Nest *nest);
+void lower_device_block(Lowering *lower, Nest *nest);
 void lower_shared_loop(Lowering *lower, Nest *nest, int level);
-/* The loop variables of a chain from the number of the iteration. */
+/* Binds the joined loops; returns the number of bindings before. */
+int bind_joined(Lowering *lower, Nest *nest, Nest **loops);
+/* Their variables from the number of the iteration. */
 void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration);
 /* The operation of the member's reduction, from that of a sum: see term.def. */
 TermOp reduction_op(TermOp of_sum, const Member *member);

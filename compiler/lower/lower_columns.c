@@ -15,18 +15,13 @@ typedef struct Columns {
     long iterations, terms, slices;
 } Columns;
 
-static Columns columns_of(Nest *nest) {
+static Columns bind_columns(Lowering *lower, Nest *nest) {
     Columns columns = {.length = nest->map.joined, .iterations = joined_iterations(nest)};
-    for (int i = 0; i < columns.length; i++)
-        columns.loops[i] = i ? columns.loops[i - 1]->children.items[0] : nest;
-    columns.sum = columns.loops[columns.length - 1]->children.items[0];
+    bind_joined(lower, nest, columns.loops);
+    columns.sum = last_joined(nest)->children.items[0];
     columns.terms = joined_iterations(columns.sum);
     columns.slices = columns.sum->map.parts;
     return columns;
-}
-
-static void bind_columns(Lowering *lower, const Columns *columns) {
-    for (int i = 0; i < columns->length; i++) bind_loop(lower, columns->loops[i]);
 }
 
 /* The partial sum of a slice, stored by the first launch and read by the second. */
@@ -58,10 +53,9 @@ static void begin_slice(Lowering *lower, const Columns *columns, long blocks, lo
 }
 
 void lower_parts_of_columns(Lowering *lower, Nest *nest) {
-    const Columns columns = columns_of(nest);
     int bindings = lower->binding_count, number = 0;
+    const Columns columns = bind_columns(lower, nest);
     long blocks = ceil_div(columns.iterations, BLOCK_COLUMNS);
-    bind_columns(lower, &columns);
     begin_slice(lower, &columns, blocks, ceil_div(columns.terms, columns.slices));
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     lower_shared_loop(lower, columns.sum, columns.length);
@@ -81,10 +75,9 @@ void lower_parts_of_columns(Lowering *lower, Nest *nest) {
 }
 
 void lower_sums_of_columns(Lowering *lower, Nest *nest) {
-    const Columns columns = columns_of(nest);
     Arena *arena = lower->arena;
     int bindings = lower->binding_count, number = 0;
-    bind_columns(lower, &columns);
+    const Columns columns = bind_columns(lower, nest);
     lower_shared(lower, named(lower, T_I64, "iteration"), whole(lower, columns.iterations), BY_ALL);
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     begin_sums(lower, columns.sum);

@@ -39,8 +39,7 @@ void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *i
     }
 }
 
-/* Binds the joined loops; returns the number of bindings before. */
-static int bind_joined(Lowering *lower, Nest *nest, Nest **loops) {
+int bind_joined(Lowering *lower, Nest *nest, Nest **loops) {
     int bindings = lower->binding_count;
     for (int i = 0; i < nest->map.joined; i++) {
         loops[i] = i ? loops[i - 1]->children.items[0] : nest;
@@ -108,7 +107,29 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level) {
     lower_end(lower);
 }
 
-/* ---- launches ---- */
+static void lower_child(Lowering *lower, Nest *nest, int level) {
+    if (nest->member)
+        lower_member(lower, nest->member);
+    else if (nest->map.by != BY_ONE)
+        lower_shared_loop(lower, nest, level);
+    else
+        lower_loop(lower, nest, level);
+}
+
+/* The body of an iteration that several threads share. */
+static void lower_shared_body(Lowering *lower, Nest *nest, int level) {
+    lower_rows(lower, nest);
+    LIST_EACH(Nest, child, &nest->children) lower_child(lower, child, level + 1);
+}
+
+void lower_device_block(Lowering *lower, Nest *nest) {
+    if (nest->index)
+        lower_child(lower, nest, 0);
+    else
+        lower_shared_body(lower, nest, -1);
+}
+
+/* ---- the outer loops ---- */
 
 static void open_iterations(Lowering *lower, const Nest *nest, const Lanes *lanes) {
     const bool columns = nest->map.by == BY_COLUMNS;
@@ -120,7 +141,7 @@ static void open_iterations(Lowering *lower, const Nest *nest, const Lanes *lane
                    term(lower->arena, TERM_COLUMN, name, iterations));
 }
 
-static void lower_outer_loops(Lowering *lower, Nest *nest) {
+void lower_outer_loops(Lowering *lower, Nest *nest) {
     Nest *loops[MAX_LOOPS + 1];
     const int length = nest->map.joined;
     int bindings = bind_joined(lower, nest, loops);
@@ -128,39 +149,9 @@ static void lower_outer_loops(Lowering *lower, Nest *nest) {
     open_iterations(lower, nest, lanes);
     lower_places_of(lower, loops, length, named(lower, T_I64, "iteration"), lanes);
     if (nest->map.by != BY_COLUMNS) skip_beyond(lower, loops, length);
-    lower_iterations(lower, loops[length - 1], length - 1, lanes);
+    if (nest->map.by == BY_BLOCKS || nest->map.by == BY_COLUMNS)
+        lower_shared_body(lower, loops[length - 1], length - 1);
+    else
+        lower_iterations(lower, loops[length - 1], length - 1, lanes);
     close_loop(lower, bindings);
-}
-
-void lower_launch(Lowering *lower, const LaunchMap *map) {
-    switch (map->form) {
-    case LAUNCH_BLOCK:
-        if (map->nest == lower->kernel->root)
-            lower_nests(lower, map->nest);
-        else
-            lower_loop(lower, map->nest, 0);
-        break;
-    case LAUNCH_LOOPS:
-        lower_outer_loops(lower, map->nest);
-        break;
-    case LAUNCH_PARTS_OF_SUMS:
-        lower_parts_of_sums(lower, map->nest);
-        break;
-    case LAUNCH_SUMS_OF_PARTS:
-        lower_sums_of_parts(lower, map->nest);
-        break;
-    case LAUNCH_PARTS_OF_COLUMNS:
-        lower_parts_of_columns(lower, map->nest);
-        break;
-    case LAUNCH_SUMS_OF_COLUMNS:
-        lower_sums_of_columns(lower, map->nest);
-        break;
-    case LAUNCH_ADDED_ROWS:
-        lower_added_rows(lower, map);
-        break;
-    case LAUNCH_LISTED_ROWS:
-    case LAUNCH_SEARCHED_ROWS:
-    case LAUNCH_SEARCHED_TERMS:
-        lower_scatter(lower, map);
-    }
 }

@@ -24,13 +24,43 @@ void end_piece(Module *module, const char *kernel) {
     last->number = kernel ? device_kernel_number(module, kernel) : MOEC_EVERY_KERNEL;
 }
 
+static void lower_launch(Lowering *lower, const LaunchMap *map) {
+    switch (map->form) {
+    case LAUNCH_BLOCK:
+        lower_device_block(lower, map->nest);
+        break;
+    case LAUNCH_LOOPS:
+        lower_outer_loops(lower, map->nest);
+        break;
+    case LAUNCH_SUM_PARTS:
+        lower_parts_of_sums(lower, map->nest);
+        break;
+    case LAUNCH_PART_SUMS:
+        lower_sums_of_parts(lower, map->nest);
+        break;
+    case LAUNCH_COLUMN_PARTS:
+        lower_parts_of_columns(lower, map->nest);
+        break;
+    case LAUNCH_COLUMN_SUMS:
+        lower_sums_of_columns(lower, map->nest);
+        break;
+    case LAUNCH_ADDED_ROWS:
+        lower_added_rows(lower, map);
+        break;
+    case LAUNCH_LISTED_ROWS:
+    case LAUNCH_SEARCHED_ROWS:
+    case LAUNCH_SEARCHED_TERMS:
+        lower_scatter(lower, map);
+    }
+}
+
 void lower_device_kernel(EntryLowering *lowering, Kernel *kernel) {
     LIST_EACH(const LaunchMap, map, &kernel->launches) {
         LoopKernel *loops = open_kernel(lowering, kernel);
         loops->launch = map->launch;
         lower_launch(&lowering->lower, map);
         add_params(lowering, &loops->params);
-        if (map->form >= LAUNCH_PARTS_OF_SUMS)
+        if (map->form >= LAUNCH_SUM_PARTS)
             add_param(lowering->lower.arena, &loops->params,
                       (Param){.kind = PARAM_SCRATCH,
                               .type = T_F32,

@@ -113,7 +113,7 @@ static const Term *put_prologue(EntryLowering *lowering, const Kernel *kernel, R
     const Local *local = rows->all->locals.items[at];
     const Term *row = lower->locals[at];
     lower->block = &loops->form.block;
-    lower_nests(lower, kernel->root);
+    lower_device_block(lower, kernel->root);
     if (local->stored) store_row(lower, local->tensor, row, local->size);
     loops->launch = (Launch){1, MOEC_ROW_THREADS};
     loops->inside = true;

@@ -25,6 +25,9 @@ Launch lower_device_update_nests(EntryLowering *lowering, const Kernel *kernel) 
     const LaunchMap *map = kernel->launches.items[0];
     for (int i = 0; map->nest != kernel->root && i + 1 < kernel->root->children.count; i++)
         lower_member(&lowering->lower, ((Nest *)kernel->root->children.items[i])->member);
-    lower_launch(&lowering->lower, map);
+    if (map->form == LAUNCH_BLOCK)
+        lower_device_block(&lowering->lower, map->nest);
+    else
+        lower_outer_loops(&lowering->lower, map->nest);
     return map->launch;
 }

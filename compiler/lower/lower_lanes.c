@@ -12,10 +12,8 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes are multiples of the lanes and tensors are aligned to 32 bytes, with two exceptions. The
- * update of a parameter reads and writes only existing elements. The last lanes of a loop that
- * stops before the end of its axis (see pad.c) do nothing. Elements with other subscripts are read
- * and written lane by lane.
+ * The number of lanes is the width of the loop: see vector_access.c. Elements with other subscripts
+ * are read and written lane by lane.
  */
 #include "lower/lower.h"
 

@@ -246,10 +246,6 @@ static void lower_places_listed(Lowering *lower, Nest *nest, const Relation *rel
 
 void lower_loop(Lowering *lower, Nest *nest, int level) {
     const Member *listed = listed_member(lower, nest);
-    if (nest->map.by != BY_ONE) {
-        lower_shared_loop(lower, nest, level);
-        return;
-    }
     if (listed) {
         lower_places_listed(lower, nest, listed->listed, level);
         return;

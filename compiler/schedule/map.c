@@ -9,13 +9,12 @@
  *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one iteration per block; its threads share the inner
  *                                              loops, rows are in shared memory
  *
- * A large sum over everything and the sums of a few long columns take two launches: the first one
+ * A large sum over everything and the sums of a few long columns need two launches: the first one
  * stores partial sums, the second one adds these in order. A small kernel runs in one block.
  *
  * On a CPU the passes `parallel` and `vectors` distribute the loops that are independent.
  */
 #include "schedule/nest.h"
-#include "base/must.h"
 
 /* Work below which two launches are not faster. Sums over everything: partial sums, threads of
  * their blocks. Columns: blocks that keep a GPU busy, terms of a slice, slices, threads of a block
@@ -30,11 +29,11 @@ enum {
     SLICE_THREADS = 64
 };
 
-typedef struct Mapping {
+typedef struct KernelMapping {
     Arena *arena;
     const Program *program;
     Kernel *kernel;
-} Mapping;
+} KernelMapping;
 
 Launch launch_of(long blocks, int threads) {
     enum { MAX_BLOCKS = 1 << 20 };
@@ -48,14 +47,14 @@ static int threads_for(long iterations, int most) {
     return threads;
 }
 
-static void map_launch(const Mapping *mapping, LaunchForm form, Nest *nest, Launch launch) {
+static void map_launch(const KernelMapping *mapping, LaunchForm form, Nest *nest, Launch launch) {
     const LaunchMap map = {.form = form, .nest = nest, .launch = launch};
     list_copy(mapping->arena, &mapping->kernel->launches, &map, sizeof map);
 }
 
 /* ---- loops inside a block ---- */
 
-static void share_loop(const Mapping *mapping, Nest *nest, int level, LoopBy by) {
+static void share_loop(const KernelMapping *mapping, Nest *nest, int level, LoopBy by) {
     nest->map.by = by;
     nest->map.joined = shared_chain(mapping->kernel, nest, level);
     if (by != BY_COLUMN)
@@ -64,13 +63,13 @@ static void share_loop(const Mapping *mapping, Nest *nest, int level, LoopBy by)
 }
 
 /* The loops inside an iteration that several threads share. */
-static void share_inside(const Mapping *mapping, const Nest *nest, int level, LoopBy by) {
+static void share_inside(const KernelMapping *mapping, const Nest *nest, int level, LoopBy by) {
     LIST_EACH(Nest, child, &nest->children)
         if (!child->member && threads_may_share(mapping->kernel, child, level))
             share_loop(mapping, child, level, by);
 }
 
-static void map_block(const Mapping *mapping, Nest *nest) {
+static void map_in_block(const KernelMapping *mapping, Nest *nest) {
     const bool whole = nest == mapping->kernel->root;
     const long inside = iterations_inside(nest) * (whole ? 1 : nest->size);
     if (whole)
@@ -92,7 +91,7 @@ static Launch launch_of_chain(const Chain *chain, int width) {
     return launch_of(ceil_div(iterations, threads), threads);
 }
 
-static void map_chain(const Mapping *mapping, Nest *nest, const Chain *chain) {
+static void map_chain(const KernelMapping *mapping, Nest *nest, const Chain *chain) {
     nest->map.by = chain->by;
     nest->map.joined = chain->length;
     if (chain->by == BY_ALL)
@@ -104,7 +103,7 @@ static void map_chain(const Mapping *mapping, Nest *nest, const Chain *chain) {
     map_launch(mapping, LAUNCH_LOOPS, nest, launch_of_chain(chain, nest->map.width));
 }
 
-static void map_nest(const Mapping *mapping, Nest *nest) {
+static void map_nest(const KernelMapping *mapping, Nest *nest) {
     const Chain chain = chain_from(mapping->kernel, nest);
     LaunchMap scatter;
     if (map_scatter(mapping->program, mapping->kernel, nest, &scatter))
@@ -112,7 +111,7 @@ static void map_nest(const Mapping *mapping, Nest *nest) {
     else if (chain.length > 0)
         map_chain(mapping, nest, &chain);
     else
-        map_block(mapping, nest);
+        map_in_block(mapping, nest);
 }
 
 /* ---- sums in two launches ---- */
@@ -127,14 +126,14 @@ static bool sums_everything(const Kernel *kernel, const Nest *nest) {
     return work >= MIN_WORK;
 }
 
-static bool map_sums(const Mapping *mapping, Nest *nest) {
+static bool map_sums(const KernelMapping *mapping, Nest *nest) {
     for (const Nest *at = nest; !at->member; at = at->children.items[0])
         if (at->children.count != 1 && !is_innermost(at)) return false;
     if (!sums_everything(mapping->kernel, nest)) return false;
     share_loop(mapping, nest, 0, BY_ALL);
     nest->map.parts = PARTS;
-    map_launch(mapping, LAUNCH_PARTS_OF_SUMS, nest, (Launch){PARTS, PART_THREADS});
-    map_launch(mapping, LAUNCH_SUMS_OF_PARTS, nest, (Launch){1, PARTS});
+    map_launch(mapping, LAUNCH_SUM_PARTS, nest, (Launch){PARTS, PART_THREADS});
+    map_launch(mapping, LAUNCH_PART_SUMS, nest, (Launch){1, PARTS});
     return true;
 }
 
@@ -154,7 +153,7 @@ static long terms_of(const Kernel *kernel, const Nest *sum) {
 
 /* A block sums 32 columns; a few of these blocks leave most of a GPU idle. Each column is therefore
  * split into slices. */
-static bool map_columns(const Mapping *mapping, Nest *nest) {
+static bool map_columns(const KernelMapping *mapping, Nest *nest) {
     const Chain chain = chain_from(mapping->kernel, nest);
     if (chain.length == 0 || chain.by != BY_COLUMNS || chain.last->children.count != 1)
         return false;
@@ -169,8 +168,8 @@ static bool map_columns(const Mapping *mapping, Nest *nest) {
     nest->map.joined = chain.length;
     share_loop(mapping, sum, chain.length, BY_COLUMN);
     sum->map.parts = slices;
-    map_launch(mapping, LAUNCH_PARTS_OF_COLUMNS, nest, (Launch){blocks * slices, 1024});
-    map_launch(mapping, LAUNCH_SUMS_OF_COLUMNS, nest,
+    map_launch(mapping, LAUNCH_COLUMN_PARTS, nest, (Launch){blocks * slices, 1024});
+    map_launch(mapping, LAUNCH_COLUMN_SUMS, nest,
                (Launch){ceil_div(chain.iterations, SLICE_THREADS), SLICE_THREADS});
     return true;
 }
@@ -197,7 +196,7 @@ static bool wants_blocks(const Kernel *kernel) {
 
 /* The step of a parameter. Statements without elements come first and every thread computes them,
  * unless more than one loop over the elements follows. */
-static void map_update(const Mapping *mapping) {
+static void map_update(const KernelMapping *mapping) {
     const Kernel *kernel = mapping->kernel;
     const List *children = &kernel->root->children;
     Nest *last = children->items[children->count - 1];
@@ -209,7 +208,7 @@ static void map_update(const Mapping *mapping) {
     LIST_EACH(const Member, member, &kernel->members)
         plain &= member->statement->reduction == REDUCE_NONE;
     if (!plain) {
-        map_block(mapping, kernel->root);
+        map_in_block(mapping, kernel->root);
         return;
     }
     last->map = (LoopMap){.by = BY_THREADS, .joined = 1, .independent = last->map.independent};
@@ -233,7 +232,7 @@ static void mark_independent(const Kernel *kernel, const Nest *nest, int level) 
 }
 
 void map_kernel(const Program *program, Kernel *kernel) {
-    const Mapping mapping = {program->arena, program, kernel};
+    const KernelMapping mapping = {program->arena, program, kernel};
     if (!kernel->root) return;
     mark_independent(kernel, kernel->root, 0);
     if (!program->target->launches) return;
@@ -243,7 +242,7 @@ void map_kernel(const Program *program, Kernel *kernel) {
     }
     const bool small = kernel->work < small_work(program);
     if (!are_apart(kernel) || (small && !wants_blocks(kernel))) {
-        map_block(&mapping, kernel->root);
+        map_in_block(&mapping, kernel->root);
         return;
     }
     LIST_EACH(Nest, nest, &kernel->root->children)
@@ -254,7 +253,7 @@ void map_kernel(const Program *program, Kernel *kernel) {
 /* A kernel that every block of the launch of a product executes. */
 static void map_prologue(const Program *program, Kernel *kernel) {
     mark_independent(kernel, kernel->root, 0);
-    map_block(&(Mapping){program->arena, program, kernel}, kernel->root);
+    map_in_block(&(KernelMapping){program->arena, program, kernel}, kernel->root);
 }
 
 static void map_units(const Program *program, const List *units) {

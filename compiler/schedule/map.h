@@ -55,10 +55,10 @@ typedef enum LaunchForm {
     LAUNCH_SEARCHED_ROWS,  /* the block searches these iterations */
     LAUNCH_SEARCHED_TERMS, /* a block for each iteration; the first one that adds to a row searches
                                the others */
-    LAUNCH_PARTS_OF_SUMS,  /* partial sums of a nest that is one sum over everything */
-    LAUNCH_SUMS_OF_PARTS,  /* their sums */
-    LAUNCH_PARTS_OF_COLUMNS, /* partial sums of a few long columns */
-    LAUNCH_SUMS_OF_COLUMNS   /* their sums */
+    LAUNCH_SUM_PARTS,      /* partial sums of a nest that is one sum over everything */
+    LAUNCH_PART_SUMS,      /* their sums */
+    LAUNCH_COLUMN_PARTS,   /* partial sums of a few long columns */
+    LAUNCH_COLUMN_SUMS     /* their sums */
 } LaunchForm;
 
 typedef struct LaunchMap {
@@ -70,7 +70,7 @@ typedef struct LaunchMap {
 } LaunchMap;
 
 static inline bool is_second_launch(const LaunchMap *map) {
-    return map->form == LAUNCH_SUMS_OF_PARTS || map->form == LAUNCH_SUMS_OF_COLUMNS;
+    return map->form == LAUNCH_PART_SUMS || map->form == LAUNCH_COLUMN_SUMS;
 }
 
 /* Of a recurrence: loops that every statement of a scan has and along which no statement reads

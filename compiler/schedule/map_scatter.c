@@ -1,5 +1,4 @@
-/* map_scatter: a nest of a GPU that is one scatter: the rows of its target, and the threads that add
- * to each.
+/* map_scatter: a nest of a GPU that is one scatter: the rows of its target, the threads of each.
  *
  *     e[tokens[b,s],d] += x[b,s,d]    one block per token. The block of the first token with a row
  *                                     of e searches later tokens for the same row and adds their

@@ -27,6 +27,8 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 bool is_inside(const Member *member, const Nest *nest);
 bool reduces_at(const Member *member, const Nest *nest);
 bool is_innermost(const Nest *nest);
+/* True for a tensor that is in a variable alone. */
+bool is_register(const Kernel *kernel, const Tensor *tensor);
 /* Iterations of the longest inner loops. */
 long iterations_inside(const Nest *nest);
 /* The chain of a nest: its outer loops, in which each member has its own element per iteration. */

@@ -80,7 +80,7 @@ static void add_range(Text *text, const Nest *nest) {
     if (nest->bound) text_add(text, " bounded");
 }
 
-static void add_loop(Text *text, const Nest *nest, int depth, bool device) {
+static void add_loop_map(Text *text, const Nest *nest, int depth, bool device) {
     const LoopMap *map = &nest->map;
     const Nest *last = nest;
     if (nest->member) {
@@ -99,36 +99,40 @@ static void add_loop(Text *text, const Nest *nest, int depth, bool device) {
     if (map->parts) text_add(text, ", %ld parts", map->parts);
     if (map->independent && !device) text_add(text, " independent");
     text_add(text, "\n");
-    LIST_EACH(const Nest, child, &last->children) add_loop(text, child, depth + 1, device);
+    LIST_EACH(const Nest, child, &last->children) add_loop_map(text, child, depth + 1, device);
+}
+
+static void add_launch_line(Text *text, int depth, const Launch *launch, const char *form) {
+    text_add(text, "%*slaunch: blocks %ld, threads %d%s\n", 2 * depth, "", launch->blocks,
+             launch->threads, form);
 }
 
 static void add_launch_lines(Text *text, const Kernel *kernel, const LaunchMap *map, int depth) {
     static const char *const forms[] = {
         [LAUNCH_BLOCK] = "",
         [LAUNCH_LOOPS] = "",
-        [LAUNCH_PARTS_OF_SUMS] = ": partial sums",
-        [LAUNCH_SUMS_OF_PARTS] = ": their sums",
-        [LAUNCH_PARTS_OF_COLUMNS] = ": partial sums of columns",
-        [LAUNCH_SUMS_OF_COLUMNS] = ": their sums",
-        [LAUNCH_ADDED_ROWS] = ": adds whole rows",
-        [LAUNCH_LISTED_ROWS] = ": a block for each row",
-        [LAUNCH_SEARCHED_ROWS] = ": a block for each row, which searches its terms",
-        [LAUNCH_SEARCHED_TERMS] = ": a block for each term; the first one of a row "
+        [LAUNCH_SUM_PARTS] = ", partial sums",
+        [LAUNCH_PART_SUMS] = ", their sums",
+        [LAUNCH_COLUMN_PARTS] = ", partial sums of columns",
+        [LAUNCH_COLUMN_SUMS] = ", their sums",
+        [LAUNCH_ADDED_ROWS] = ", adds whole rows",
+        [LAUNCH_LISTED_ROWS] = ", a block for each row",
+        [LAUNCH_SEARCHED_ROWS] = ", a block for each row, which searches its terms",
+        [LAUNCH_SEARCHED_TERMS] = ", a block for each term; the first one of a row "
                                   "searches the others"};
-    text_add(text, "%*slaunch of %ld blocks of %d threads%s\n", 2 * depth, "", map->launch.blocks,
-             map->launch.threads, forms[map->form]);
+    add_launch_line(text, depth, &map->launch, forms[map->form]);
     if (is_second_launch(map)) return;
     if (map->nest != kernel->root) {
-        add_loop(text, map->nest, depth + 1, true);
+        add_loop_map(text, map->nest, depth + 1, true);
         return;
     }
-    LIST_EACH(const Nest, nest, &kernel->root->children) add_loop(text, nest, depth + 1, true);
+    LIST_EACH(const Nest, nest, &kernel->root->children) add_loop_map(text, nest, depth + 1, true);
 }
 
 static void add_kernel_map(Text *text, const Kernel *kernel, int depth) {
     LIST_EACH(const LaunchMap, map, &kernel->launches) add_launch_lines(text, kernel, map, depth);
     if (!kernel->launches.count)
-        LIST_EACH(const Nest, nest, &kernel->root->children) add_loop(text, nest, depth, false);
+        LIST_EACH(const Nest, nest, &kernel->root->children) add_loop_map(text, nest, depth, false);
 }
 
 static void add_scan_map(Text *text, const Statement *scan, const ScanMap *map, int depth) {
@@ -137,14 +141,12 @@ static void add_scan_map(Text *text, const Statement *scan, const ScanMap *map, 
         text_add(text, "%s %s = 0 .. %ld", i ? "," : " of", map->loops[i][0]->name, map->sizes[i]);
     if (map->group) text_add(text, ", groups of %ld", map->group);
     text_add(text, "\n");
-    if (map->launch.threads)
-        text_add(text, "%*slaunch of %ld blocks of %d threads\n", 2 * depth, "", map->launch.blocks,
-                 map->launch.threads);
+    if (map->launch.threads) add_launch_line(text, depth, &map->launch, "");
     LIST_EACH(const Statement, statement, &scan->body.statements)
         add_line(text, depth + 1, statement);
 }
 
-static void add_maps(Text *text, const List *units, int depth) {
+static void add_unit_maps(Text *text, const List *units, int depth) {
     LIST_EACH(const ScheduleUnit, unit, units) {
         if (unit->kind == UNIT_REPEAT) text_add(text, "%*srepeat\n", 2 * depth, "");
         if (unit->prologue) {
@@ -159,12 +161,12 @@ static void add_maps(Text *text, const List *units, int depth) {
             text_add(text, "%*srecurrence\n", 2 * depth, "");
             add_scan_map(text, unit->statement, unit->scan, depth + 1);
         }
-        add_maps(text, &unit->body, depth + 1);
+        add_unit_maps(text, &unit->body, depth + 1);
     }
 }
 
 char *print_map(Arena *arena, const Schedule *schedule) {
     Text text = text_new(arena);
-    add_maps(&text, &schedule->units, 0);
+    add_unit_maps(&text, &schedule->units, 0);
     return text.text;
 }

@@ -86,15 +86,16 @@ long iterations_inside(const Nest *nest) {
     return most;
 }
 
-static bool is_register(const Kernel *kernel, const Member *member) {
-    const Local *local = local_in(kernel, member->statement->target->tensor);
+bool is_register(const Kernel *kernel, const Tensor *tensor) {
+    const Local *local = local_in(kernel, tensor);
     return local && local->kind == LOCAL_SCALAR && !local->stored;
 }
 
 /* True if the loop stores a value that other threads may read. */
 static bool stores_inside(const Kernel *kernel, const Nest *nest) {
     LIST_EACH(const Member, member, &kernel->members)
-        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(kernel, member))
+        if (is_inside(member, nest) && !reduces_at(member, nest) &&
+            !is_register(kernel, member->statement->target->tensor))
             return true;
     return false;
 }

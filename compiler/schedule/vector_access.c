@@ -63,13 +63,7 @@ bool lies_along(const Kernel *kernel, const Nest *nest, const Expr *access, int 
     return true;
 }
 
-static bool is_register(const Kernel *kernel, const Tensor *tensor) {
-    LIST_EACH(const Local, local, &kernel->locals)
-        if (local->tensor == tensor && local->kind == LOCAL_SCALAR) return !local->stored;
-    return false;
-}
-
-/* True if an access is in memory and lies along the loop; *halves: one of them of bf16. */
+/* True if an access along the loop is in memory; *halves: one of them of bf16. */
 static bool has_vectors(Arena *arena, const Kernel *kernel, const Nest *nest, int width,
                         bool *halves) {
     bool found = false;
@@ -105,14 +99,14 @@ static bool may_end_early(Arena *arena, const Kernel *kernel, const Nest *nest, 
     return true;
 }
 
-static bool is_plain(const Nest *nest) {
+static bool is_whole_loop(const Nest *nest) {
     return nest->step <= 1 && !nest->block && !nest->bound;
 }
 
 int vector_width(Arena *arena, const Kernel *kernel, const Nest *nest, bool alone) {
     bool halves;
     int width = WIDTH;
-    if (!is_plain(nest) || (nest->size % width != 0 && !alone) || !is_innermost(nest) ||
+    if (!is_whole_loop(nest) || (nest->size % width != 0 && !alone) || !is_innermost(nest) ||
         !has_vectors(arena, kernel, nest, width, &halves))
         return 0;
     if (halves && (nest->size % MAX_WIDTH == 0 || alone) &&
@@ -124,7 +118,7 @@ int vector_width(Arena *arena, const Kernel *kernel, const Nest *nest, bool alon
 
 int vector_width_around(Arena *arena, const Kernel *kernel, const Nest *nest) {
     bool halves;
-    const bool good = is_plain(nest) && nest->size % WIDTH == 0 &&
+    const bool good = is_whole_loop(nest) && nest->size % WIDTH == 0 &&
                       has_vectors(arena, kernel, nest, WIDTH, &halves);
     return good ? WIDTH : 0;
 }

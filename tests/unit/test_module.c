@@ -15,6 +15,7 @@
 
 #include "driver/driver.h"
 #include "module/lowered.h"
+#include "schedule/nest.h"
 
 #include "random_forms.h"
 
@@ -319,6 +320,69 @@ static void test_race(void **state) {
     }
 }
 
+/* ---- faults of the map ---- */
+
+static const Schedule *mapped(MoecCompiler **compiler, const Target *target) {
+    *compiler = moec_open("models/tiny.moe", "tiny", NULL, 0, NULL);
+    MoecProgram *program = moec_compile(*compiler, MOEC_TRAIN, 0, 0, 0);
+    assert_non_null(program);
+    moec_lower(*compiler, program, target);
+    const Schedule *schedule = moec_schedule(*compiler, program);
+    assert_null(map_fault((*compiler)->arena, schedule));
+    return schedule;
+}
+
+/* The first kernel with a nest that is distributed so; its launch and the nest. */
+static Kernel *kernel_by(const List *units, LoopBy by, LaunchMap **launch, Nest **nest) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        for (int j = 0; unit->kernel && j < unit->kernel->launches.count; j++) {
+            *launch = unit->kernel->launches.items[j];
+            *nest = (*launch)->nest;
+            if ((*nest)->map.by == by) return unit->kernel;
+        }
+        Kernel *inside = kernel_by(&unit->body, by, launch, nest);
+        if (inside) return inside;
+    }
+    return NULL;
+}
+
+typedef struct MapFault {
+    LoopBy by; /* of the loops of a nest that is changed */
+    const char *found;
+} MapFault;
+
+/* A launch without whole warps; a nest without a launch; loops of other threads; joined loops that do not exist, or whose iterations
+ * add to one element; vectors of a width that the loop is no multiple of; a sum that is not independent. */
+static void test_map(void **state) {
+    (void)state;
+    static const MapFault faults[] = {{BY_BLOCKS, "a launch of"},    {BY_BLOCKS, "exactly one launch"},
+                                      {BY_BLOCKS, "wrong threads"},  {BY_ALL, "does not have"},
+                                      {BY_COLUMNS, "same element"},  {BY_ALL, "several iterations together"},
+                                      {BY_COLUMNS, "not independent"}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        MoecCompiler *compiler;
+        LaunchMap *launch;
+        Nest *nest;
+        const Schedule *schedule = mapped(&compiler, &target_device);
+        Kernel *kernel = kernel_by(&schedule->units, faults[i].by, &launch, &nest);
+        assert_non_null(kernel);
+        if (i == 0) launch->launch.threads = 48;
+        if (i == 1) kernel->launches.count = 0;
+        if (i == 2) nest->map.by = BY_THREADS;
+        if (i == 3 || i == 4) nest->map.joined++;
+        if (i == 5) nest->map.width = 7;
+        if (i == 6) ((Nest *)last_joined(nest)->children.items[0])->map.independent = true;
+        const char *fault = map_fault(compiler->arena, schedule);
+        assert_non_null(fault);
+        if (!strstr(fault, faults[i].found)) fail_msg("%s, not %s", fault, faults[i].found);
+        moec_close(compiler);
+    }
+    MoecCompiler *compiler;
+    mapped(&compiler, &target_processor);
+    moec_close(compiler);
+}
+
 /* ---- faults of host steps ---- */
 
 /* A gradient that several kernels add to is not cleared; two steps in the wrong order. */
@@ -578,7 +642,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
-        cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_map), cmocka_unit_test(test_clear),
         cmocka_unit_test(test_carried_slots),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
         cmocka_unit_test(test_race),   cmocka_unit_test(test_freestanding),
