@@ -55,10 +55,11 @@ typedef enum LaunchForm {
     LAUNCH_SEARCHED_ROWS,  /* the block searches these iterations */
     LAUNCH_SEARCHED_TERMS, /* a block for each iteration; the first one that adds to a row searches
                                the others */
-    LAUNCH_SUM_PARTS,      /* partial sums of a nest that is one sum over everything */
-    LAUNCH_PART_SUMS,      /* their sums */
-    LAUNCH_COLUMN_PARTS,   /* partial sums of a few long columns */
-    LAUNCH_COLUMN_SUMS     /* their sums */
+    /* with partial sums in separate memory: */
+    LAUNCH_SUM_PARTS,    /* of a nest that is one sum over everything */
+    LAUNCH_PART_SUMS,    /* their sums */
+    LAUNCH_COLUMN_PARTS, /* of a few long columns */
+    LAUNCH_COLUMN_SUMS   /* their sums */
 } LaunchForm;
 
 typedef struct LaunchMap {
