@@ -81,7 +81,7 @@ static PlannedMesh *plan_mesh(MoecCompiler *compiler, MeshPlan *plan, long keys,
     for (int i = 0; i < MESH_AXES; i++) compiler->mesh.size[i] = mesh->size[i];
     Program *local = moec_compile_local(compiler, MOEC_TRAIN, batch * plan->processes, 0);
     if (local) {
-        moec_lower(compiler, local, true);
+        moec_lower(compiler, local, &target_device);
         const Schedule *schedule = moec_schedule(compiler, local);
         if (!moec_failed(compiler)) mesh_predict(plan, mesh, schedule);
     }
@@ -125,7 +125,7 @@ static void add_matrix_step(MoecCompiler *compiler, MeshPlan *plan) {
     plan->zero = false;
     if (!step) return;
     plan->step_states = role_bytes(step, ROLE_STATE);
-    moec_lower(compiler, step, true);
+    moec_lower(compiler, step, &target_device);
     plan->step_temporaries = (double)moec_schedule(compiler, step)->arena_bytes;
 }
 

@@ -18,6 +18,7 @@
 
 typedef struct MoecCompiler MoecCompiler;
 typedef struct Program MoecProgram;
+typedef struct Target MoecTarget;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats", the negative log-likelihood of each token,
  * instead of the large outputs. MOEC_STEP: optimizer updates that need whole matrices; emitted with
@@ -239,9 +240,12 @@ typedef struct MoecThresholds {
     long scan_positions, strip_rows;
 } MoecThresholds;
 MoecThresholds moec_thresholds(void);
-/* The program as text after a pass ("elaborate", "gradient", ..., "emit"); for a GPU if `device` or
- * if only GPUs have the pass. NULL if there is no such pass. */
-const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
+/* The machine of a target language: "c" is the CPU, "cuda" the GPU; NULL: another name. */
+const MoecTarget *moec_target(const char *language);
+/* The program as text after a pass ("elaborate", "gradient", ..., "emit"); for a GPU if only GPUs
+ * have the pass. NULL if there is no such pass. */
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
+                      const MoecTarget *target);
 const char *const *moec_passes(int *count);
 /* The wall-clock time of a pass in all programs of a compiler so far. */
 typedef struct MoecPassTime {
@@ -250,8 +254,8 @@ typedef struct MoecPassTime {
     double seconds;
 } MoecPassTime;
 const MoecPassTime *moec_pass_times(MoecCompiler *compiler, int *count);
-/* Lowers the program for the GPU or the CPU, including its bf16 storage. The emitters call it. */
-void moec_lower(MoecCompiler *compiler, MoecProgram *program, bool device);
+/* Lowers the program for a machine, including its bf16 storage. The emitters call it. */
+void moec_lower(MoecCompiler *compiler, MoecProgram *program, const MoecTarget *target);
 /* Bytes of weights that one run reads, each counted once: selected weights by their fraction,
  * lookup tables by the rows read. */
 double moec_weight_traffic(MoecProgram *program);
@@ -367,7 +371,7 @@ typedef enum MoecExplainForm {
 } MoecExplainForm;
 /* Explains how the compiler executes a graph of the model: layers, fusion, bytes, FLOPs and lower
  * bound of the time per unit of work, memory over the step. NULL after an error. */
-const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
+const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, const MoecTarget *target,
                          MoecCeilings ceilings, MoecExplainForm form);
 /* The mesh of the compiler, "data=4". data: the size of `data` if the text has none, or
  * "data=auto"; 0: as many processes as one group of the others. False after an error. */

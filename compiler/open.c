@@ -313,8 +313,8 @@ static bool same_kernels(const List *then, const List *now) {
 bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
     static const MoecGraph graphs[] = {MOEC_TRAIN, MOEC_UPDATE, MOEC_STEP};
     for (int i = 0; i < 3; i++) {
-        const char *was = moec_dump(then, graphs[i], "elaborate", false);
-        const char *is = moec_dump(now, graphs[i], "elaborate", false);
+        const char *was = moec_dump(then, graphs[i], "elaborate", &target_processor);
+        const char *is = moec_dump(now, graphs[i], "elaborate", &target_processor);
         if (!was || !is || strcmp(was, is) != 0) return false;
     }
     LIST_EACH(const Setting, setting, &now->settings) {

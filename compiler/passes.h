@@ -426,8 +426,8 @@ typedef enum Hosting {
     TARGET_FREESTANDING /* one decoding program in C99, without a table: print_freestanding.c */
 } Hosting;
 /* plain: sizes are numbers instead of constants. */
-struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
-                            Hosting hosting, bool plain);
+struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int count,
+                            const Target *target, Hosting hosting, bool plain);
 /* Its loops as printed by `moec dump`. */
 const char *dump_module(const struct Module *module);
 char *print_c(Arena *arena, const struct Module *module);

@@ -194,3 +194,7 @@ int rows_dimension(const Tensor *mask) {
     }
     return -1;
 }
+
+bool is_computed(const Expr *sub) {
+    return sub->kind == EXPR_READ || sub->kind == EXPR_APPLY;
+}

@@ -44,4 +44,7 @@ bool lands_alone(const Program *program, const Statement *statement, const Index
 /* The dimension of a nested mask that runs over the rows of the outer relation, or -1. */
 int rows_dimension(const Tensor *mask);
 
+/* True for a subscript that is neither a number nor an index. */
+bool is_computed(const Expr *sub);
+
 #endif

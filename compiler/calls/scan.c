@@ -26,10 +26,11 @@ static double scan_flops(const Program *program, const Statement *scan) {
 static void lower_scan_call(EntryLowering *lowering, const ScheduleUnit *unit) {
     const Statement *scan = unit->statement;
     LoopKernel *loops = open_kernel(lowering, scan_kernel(&lowering->lower, scan));
+    loops->launch = unit->scan->launch;
     if (lowering->target->apart)
-        loops->launch = lower_device_scan(&lowering->lower, scan);
+        lower_device_scan(&lowering->lower, scan, unit->scan);
     else
-        lower_scan(&lowering->lower, scan);
+        lower_scan(&lowering->lower, scan, unit->scan);
     add_params(lowering, &loops->params);
     launch_kernel(lowering, loops, NULL);
 }

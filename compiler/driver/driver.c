@@ -128,6 +128,10 @@ static void pass_plan(Work *work) {
     plan(work->schedule);
 }
 
+static void pass_map(Work *work) {
+    map(work->schedule);
+}
+
 /* The schedule; the optimizer's program has one without units. */
 static Schedule *schedule_of(Work *work) {
     if (!work->schedule) work->schedule = arena_alloc(work->program->arena, sizeof *work->schedule);
@@ -139,8 +143,8 @@ static Schedule *schedule_of(Work *work) {
 static void pass_loops(Work *work) {
     Schedule *schedule = work->schedules ? NULL : schedule_of(work);
     work->module = lower_module(work->compiler->arena, schedule ? &schedule : work->schedules,
-                                schedule ? 1 : work->schedule_count,
-                                work->program->target->launches, work->hosting, work->plain);
+                                schedule ? 1 : work->schedule_count, work->program->target,
+                                work->hosting, work->plain);
 }
 
 /* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
@@ -171,7 +175,7 @@ enum {
 };
 
 /* The pipeline, from the tree of a file to the program text. Before it, resolve reads the file and
- * the files that it uses. Up to `plan` each program is processed alone. `loops` makes one module of
+ * the files that it uses. Up to `map` each program is processed alone. `loops` makes one module of
  * programs that run together; the passes after it process each of its kernels. The optimizer's
  * program is the same on all machines and consists of one kernel. The columns state the properties
  * that a pass needs, leaves and breaks; needs apply if another pass of the same graph and machine
@@ -215,7 +219,8 @@ static const PassRow passes[] = {
     {"overlap", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_overlap,
      .needs = IS_SCHEDULED},
     {"plan", MODELS, ANY, .run = pass_plan, .needs = IS_SCHEDULED, .leaves = IS_PLANNED},
-    {"loops", ALL, ANY, .run = pass_loops, .needs = IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
+    {"map", MODELS, ANY, .run = pass_map, .needs = IS_PLANNED, .leaves = IS_MAPPED},
+    {"loops", ALL, ANY, .run = pass_loops, .needs = IS_MAPPED | HAS_NO_DEAD_CODE, IS_LOWERED},
     {"parallel", ALL, ANY, .loops = parallel, IS_LOWERED, IS_PARALLEL},
     {"owners", ALL, ANY, .loops = owners, IS_LOWERED, HAS_OWNERS},
     {"shared", ALL, ANY, .loops = shared_rows, IS_LOWERED, HAS_ROWS},
@@ -237,7 +242,7 @@ enum { PASS_COUNT = sizeof passes / sizeof *passes };
 /* moec_compile runs the passes up to the selection of a machine; a program of GRAPH_PREPARE begins
  * after the pass that makes it. */
 static const char *const after_prepare = "prepare", *const last_of_all = "smaller_weights",
-                         *const last_of_machine = "pad", *const last_of_schedule = "plan",
+                         *const last_of_machine = "pad", *const last_of_schedule = "map",
                          *const last_of_text = "emit";
 
 const PassRow *pass_rows(int *count) {
@@ -264,8 +269,10 @@ static int pass_index(const char *pass) {
 }
 
 /* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
-static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
+static void check_program(MoecCompiler *compiler, const char *pass, Program *program,
+                          const Schedule *schedule) {
     const char *wrong = well_formed(compiler->arena, program);
+    if (!wrong && program->properties & IS_MAPPED) wrong = map_fault(compiler->arena, schedule);
     const Statement *changed = wrong ? NULL : changed_product(program);
     if (changed)
         wrong = arena_format(compiler->arena, "a changed product: %s",
@@ -360,7 +367,7 @@ static void run_way(void *data) {
         if (work->module)
             check_module(compiler, pass->name, work->module);
         else
-            check_program(compiler, pass->name, work->program);
+            check_program(compiler, pass->name, work->program, work->schedule);
     }
     way->good = true;
 }
@@ -379,18 +386,18 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
 }
 
 /* A program that is emitted twice is lowered once. */
-void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
+void moec_lower(MoecCompiler *compiler, Program *program, const Target *target) {
     if (program->lowered) return;
-    program->target = device ? &target_device : &target_processor;
+    program->target = target;
     if (compiler->unit->target) program->target = compiler->unit->target;
     program->lowered = true;
-    if (device && !weights_fit(program, &compiler->reports)) return;
+    if (target->launches && !weights_fit(program, &compiler->reports)) return;
     Work work = work_of(compiler, program);
-    run_passes(&work, last_of_all, last_of_machine, device ? DEVICE : ANY);
+    run_passes(&work, last_of_all, last_of_machine, target->launches ? DEVICE : ANY);
 }
 
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
-    moec_lower(compiler, program, false);
+    moec_lower(compiler, program, &target_processor);
     Work work = work_of(compiler, program);
     if (!run_passes(&work, last_of_machine, last_of_schedule, ANY)) work.schedule = NULL;
     return schedule_of(&work);
@@ -470,29 +477,37 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     if (!step || reports->gave_up) return hindered(reports, errors, count);
     Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
                          .positions = step->context};
-    moec_lower(compiler, step, false);
+    moec_lower(compiler, step, &target_processor);
     decoding.bytes_per_token = cache_bytes_per_token(step);
     decoding.constant_bytes = constant_bytes(step);
     decoding.weights = weight_memory(step);
     return decoding;
 }
 
+const Target *moec_target(const char *language) {
+    if (strcmp(language, "c") == 0) return &target_processor;
+    return strcmp(language, "cuda") == 0 ? &target_device : NULL;
+}
+
 /* A pass that exists only for GPUs selects the GPU. */
-const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
+                      const Target *target) {
     int index = pass_index(pass);
     if (index == PASS_COUNT || moec_failed(compiler)) return NULL;
     Work work = {
         .compiler = compiler, .graph = (Graph)graph, .plain = index < pass_index(last_of_text)};
-    Machine machine = device ? DEVICE : passes[index].machine;
+    Machine machine = target->launches ? DEVICE : passes[index].machine;
     bool early = index <= pass_index(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
-    work.program->target = machine == DEVICE ? &target_device : &target_processor;
+    work.program->target = target->launches || machine != DEVICE ? target : &target_device;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
     if (work.text)
         return arena_format(compiler->arena, "%s%s", work.text,
                             work.kernels.text ? work.kernels.text : "");
     if (work.module) return dump_module(work.module);
-    if (work.schedule) return print_plan(compiler->arena, work.schedule);
+    if (work.schedule)
+        return (work.program->properties & IS_MAPPED ? print_map : print_plan)(compiler->arena,
+                                                                               work.schedule);
     const Program *prepares = strcmp(pass, after_prepare) ? NULL : work.program->prepare;
     return arena_format(compiler->arena, "%s%s", print_program(compiler->arena, work.program),
                         prepares ? print_program(compiler->arena, prepares) : "");
@@ -543,9 +558,9 @@ static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs,
     return work.text;
 }
 
-Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool device,
-                       const char *pass) {
-    for (int i = 0; i < count && device; i++) moec_lower(compiler, programs[i], true);
+Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                       const Target *target, const char *pass) {
+    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], target);
     if (moec_failed(compiler)) return NULL;
     Work work = work_of(compiler, programs[0]);
     return lower_together(&work, programs, count, pass) ? work.module : NULL;
@@ -573,7 +588,7 @@ const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgr
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            MoecKernels *kernels) {
     programs = with_others(compiler, programs, &count, false);
-    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
+    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], &target_device);
     return moec_failed(compiler) ? NULL
                                  : emitted(compiler, programs, count, TARGET_STANDALONE, kernels);
 }
@@ -589,7 +604,7 @@ typedef struct OwnedProgram {
 MoecDeviceProgram *moec_device_program(MoecCompiler *compiler, MoecProgram *const *programs,
                                        int count) {
     programs = with_others(compiler, programs, &count, true);
-    const Module *module = lowered_module(compiler, programs, count, true, "check");
+    const Module *module = lowered_module(compiler, programs, count, &target_device, "check");
     if (!module) return NULL;
     Arena *arena = arena_new();
     OwnedProgram *made = arena_alloc(arena, sizeof *made);

@@ -30,6 +30,6 @@ unsigned pass_missing(const PassRow *rows, int count, const PassRow *pass, Graph
 Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                              bool device, const char *pass);
+                              const Target *target, const char *pass);
 
 #endif

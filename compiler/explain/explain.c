@@ -102,7 +102,7 @@ static void collect_threads(const Explanation *explanation, const ScheduleUnit *
     const Statement *scan = from->kind == UNIT_CALL ? from->statement : NULL;
     if (!program->target->launches) return;
     if (scan && statement_is_scan(scan)) {
-        const double threads = scan_threads(explanation->arena, program, scan);
+        const double threads = scan_threads(scan, from->scan);
         double work = 0;
         for (int i = 0; i < scan->body.statements.count; i++)
             work += statement_work(scan->body.statements.items[i]);
@@ -311,7 +311,7 @@ double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings) {
     return explanation.seconds;
 }
 
-const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
+const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, const Target *target,
                          MoecCeilings ceilings, MoecExplainForm form) {
     static const char *const names[] = {"forward", "training",  "decoding",
                                         "update",  "measuring", "gathering"};
@@ -320,10 +320,10 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
     Program *program = moec_compile(compiler, graph, one, 0, one);
     Program *forward = program ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : NULL;
     if (!forward) return NULL;
-    moec_lower(compiler, program, device);
+    moec_lower(compiler, program, target);
     Explanation explanation = {.arena = arena, .model = moec_model(compiler), .ceilings = ceilings};
     explanation.graph = names[graph];
-    explanation.machine = device ? "GPU" : "CPU";
+    explanation.machine = target->launches ? "GPU" : "CPU";
     explanation.schedule = moec_schedule(compiler, program);
     if (moec_failed(compiler)) return NULL;
     collect_units(&explanation, &explanation.schedule->units, 1);

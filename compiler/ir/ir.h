@@ -434,8 +434,7 @@ typedef enum Graph {
     GRAPH_TRAIN,   /* loss, aux, probes, and gradients, added up in the gradients block */
     GRAPH_DECODE,  /* one step: |sequence| new tokens at `position`; reads and writes caches */
     GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
-    GRAPH_MEASURE, /* evaluation: loss, aux and probe values, and the negative log-likelihood of the
-                      next tokens */
+    GRAPH_MEASURE, /* evaluation: loss, aux and probe values, log-likelihood of the next tokens */
     GRAPH_STEP,    /* optimizer updates that need whole matrices */
     GRAPH_GATHER,  /* step_mean of one micro-batch; outputs have the names of the states */
     GRAPH_REFINE,  /* the next values of inputs: see elaborate/refine.c */
@@ -455,6 +454,7 @@ typedef enum PassProperty {
     HAS_STORAGE = 1 << 8,      /* tensors have their storage types */
     IS_SCHEDULED = 1 << 9,
     IS_PLANNED = 1 << 10, /* with the memory of its temporaries */
+    IS_MAPPED = 1 << 18,  /* with the threads of each loop */
     IS_LOWERED = 1 << 11, /* from here on: of a module */
     IS_PARALLEL = 1 << 12,
     HAS_OWNERS = 1 << 13,   /* one thread stores each element */

@@ -2,12 +2,6 @@
 #include "loop/form.h"
 
 static void dump_for(Text *text, const FormNode *node) {
-    static const char *const sharers[] = {[BY_ALL] = "all threads",
-                                          [BY_BLOCKS] = "blocks",
-                                          [BY_COLUMNS] = "columns",
-                                          [BY_THREADS] = "threads",
-                                          [BY_COLUMN] = "threads of a column",
-                                          [BY_THE_FIRST] = "the first thread"};
     Arena *arena = text->arena;
     text_add(text, "for %s %s = %s .. %s", term_type_name(node->name->type),
              term_text(arena, node->name), term_text(arena, node->values[0]),
@@ -15,7 +9,7 @@ static void dump_for(Text *text, const FormNode *node) {
     if (node->values[3]) text_add(text, " while %s", term_text(arena, node->values[3]));
     if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
     if (node->width > 1) text_add(text, " step %d", node->width);
-    if (node->by) text_add(text, " by %s", sharers[node->by]);
+    if (node->by) text_add(text, " by %s", loop_by_names[node->by]);
     if (node->run & RUN_PARALLEL) text_add(text, " parallel");
     if (node->run & RUN_VECTOR) text_add(text, " vector");
     if (node->run & RUN_UNROLLED) text_add(text, " unrolled");

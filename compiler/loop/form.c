@@ -6,11 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-Launch launch_of(long blocks, int threads) {
-    enum { MAX_BLOCKS = 1 << 20 };
-    return (Launch){blocks < 1 ? 1 : blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, threads};
-}
-
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind) {
     FormNode *node = arena_alloc(arena, sizeof *node);
     node->kind = kind;

@@ -13,6 +13,7 @@
 #define FORM_H
 
 #include "loop/term.h"
+#include "schedule/map.h"
 
 #include <stdint.h>
 
@@ -36,18 +37,6 @@ typedef enum FormRun {
     RUN_UNROLLED = 4, /* unrolled */
     RUN_ROLLED = 8    /* not unrolled */
 } FormRun;
-
-/* The threads of a GPU that share the iterations of a loop. */
-typedef enum FormBy {
-    BY_ONE,      /* none: each thread that runs the enclosing body */
-    BY_ALL,      /* threads of all blocks, each independently */
-    BY_BLOCKS,   /* one iteration per block; its threads share the inner loops */
-    BY_COLUMNS,  /* 32 adjacent iterations per block; several threads share the inner loops of
-                    each */
-    BY_THREADS,  /* threads of a block */
-    BY_COLUMN,   /* threads of a block with the same column */
-    BY_THE_FIRST /* the first thread of a block */
-} FormBy;
 
 /* Readers of a value stored in the shared memory of a block. */
 typedef enum FormSeen {
@@ -91,7 +80,7 @@ struct FormNode {
     bool independent;  /* of a loop: no two iterations access the same element or add to one sum */
     long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
     bool beyond;       /* of a loop: skipped iterations up to `iterations` contribute zero */
-    FormBy by;         /* of a loop */
+    LoopBy by;         /* of a loop */
     int width;         /* of a loop: number of adjacent iterations at a time; 0: one */
     int run;           /* of a loop: FormRun values combined by |; 0: sequential */
     long alone;        /* a parallel loop is sequential up to this number of iterations; or 0 */
@@ -108,12 +97,6 @@ typedef struct Around {
     const char *const *keywords; /* of the target: see target.h */
 } Around;
 
-/* The number of blocks and threads of a kernel launch. */
-typedef struct Launch {
-    long blocks; /* 0: one per span of parameters */
-    int threads; /* per block */
-} Launch;
-
 /* The form of a kernel, or of the store of a template. */
 typedef struct KernelForm {
     const char *name;
@@ -123,8 +106,6 @@ typedef struct KernelForm {
     Around around;
 } KernelForm;
 
-/* At least one block; the kernels loop over more iterations than the largest number of blocks. */
-Launch launch_of(long blocks, int threads);
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 /* A sequential loop from 0 up to `count`. */
 FormNode *form_add_loop(Arena *arena, FormBlock *block, TermType type, const char *name,

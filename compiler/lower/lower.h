@@ -61,7 +61,7 @@ typedef struct Lowering {
 /* ---- lower_names.c ---- */
 
 /* Sets a valid, unused C name for every tensor of the program. */
-void name_tensors(Lowering *lower, bool device);
+void name_tensors(Lowering *lower);
 void bind_scatter_names(Lowering *lower);
 /* `wanted`, changed if C or the scope uses the name; in use until the bindings are dropped. */
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted);
@@ -99,7 +99,7 @@ void lower_barrier(Lowering *lower);
 FormNode *lower_for(Lowering *lower, const Term *name, const Term *from, const Term *to,
                     const Term *step);
 /* A loop up to `to` that threads of a GPU share. */
-FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, FormBy by);
+FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, LoopBy by);
 FormNode *lower_count(Lowering *lower, const Term *name, long size, FormLayout layout);
 FormNode *lower_if(Lowering *lower, const Term *condition, FormLayout layout);
 /* FORM_SCOPE, FORM_GROUP */
@@ -137,7 +137,6 @@ const Term *pointer_term(Lowering *lower, const Expr *access);
 /* Alignment of its address in bytes in every iteration of the enclosing loops: a power of two, at
  * most 16. */
 long place_alignment(const Lowering *lower, const Expr *access);
-bool is_computed(const Expr *sub);
 
 /* ---- lower_statement.c ---- */
 
@@ -181,22 +180,12 @@ void lower_loop(Lowering *lower, Nest *nest, int level);
 
 /* ---- lower_scan.c ---- */
 
-/* Loops that every statement of a scan has and along which no statement reads another position:
- * independent instances of the scan. */
-typedef struct ScanCells {
-    int count;
-    long sizes[MAX_RANK];    /* iterations of each, or groups of them */
-    Index **loops[MAX_RANK]; /* of each, by statement */
-    bool all;                /* no statement has other loops */
-    long size;               /* number of instances */
-    long group;              /* adjacent iterations of the last loop in one instance, or 0 */
-    const Term *group_from;  /* the first of them */
-} ScanCells;
-ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device);
 /* The scan as one kernel, for functions that need one. */
 Kernel *scan_kernel(Lowering *lower, const Statement *scan);
-/* Binds the loops of the instances, in every statement, to the number of the instance. */
-void bind_cells(Lowering *lower, const Statement *scan, ScanCells *cells, const Term *cell);
+/* Binds the loops of the instances, in every statement, to the number of the instance. Returns the
+ * first index of its group, or NULL. */
+const Term *bind_cells(Lowering *lower, const Statement *scan, const ScanMap *cells,
+                       const Term *cell);
 /* Opens the loop over positions; its index is not a parameter of the kernel. */
 void open_places(Lowering *lower, const Statement *scan);
 void close_places(Lowering *lower, const Statement *scan);
@@ -204,30 +193,23 @@ void close_places(Lowering *lower, const Statement *scan);
 int free_loops(const Lowering *lower, const Statement *statement, Index **loops, int *kept);
 /* Stores the reduction over these loops. */
 void lower_reduction(Lowering *lower, const Statement *statement, Index **loops, int count);
-void lower_scan(Lowering *lower, const Statement *scan);
+void lower_scan(Lowering *lower, const Statement *scan, const ScanMap *map);
 
 /* ---- lower_device.c, lower_lanes.c, lower_sums.c, lower_columns.c, lower_device_scan.c ---- */
 
-/* The number of parts of `size` in `count`, rounded up. */
-static inline long ceil_div(long count, long size) {
-    return (count + size - 1) / size;
-}
-Launch lower_device_nest(Lowering *lower, Nest *nest);
-/* The number of GPU threads that compute a position of a scan. */
-double scan_threads(Arena *arena, const Program *program, const Statement *scan);
-void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing);
-/* The loop variables of a chain from the number of the iteration. */
+/* A nest by its outer loops; everything inside a nest in one block. */
+void lower_outer_loops(Lowering *lower, Nest *nest);
+void lower_device_block(Lowering *lower, Nest *nest);
+void lower_shared_loop(Lowering *lower, Nest *nest, int level);
+/* Binds the joined loops; returns the number of bindings before. */
+int bind_joined(Lowering *lower, Nest *nest, Nest **loops);
+/* Their variables from the number of the iteration. */
 void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration);
 /* The operation of the member's reduction, from that of a sum: see term.def. */
 TermOp reduction_op(TermOp of_sum, const Member *member);
-/* Iterations of the innermost loop that a thread processes together; NULL if one at a time is
- * faster. Binds the loop. alone: no other loop is shared with it; the last lanes may then be
- * fewer. */
-Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone);
-/* The same for a loop that contains others. */
-Lanes *lanes_around(Lowering *lower, const Nest *nest);
-/* That number of iterations in any case; the loop has a multiple of it. */
-Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width);
+/* `width` iterations of a loop that a thread processes together; NULL: less than 2. The loop is
+ * bound. */
+Lanes *lanes_of(Lowering *lower, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */
 /* The index of the first of them, the number of one of them. */
 const Term *lanes_from(const Lanes *lanes);
@@ -241,19 +223,14 @@ void end_lanes(Lowering *lower, Lanes *lanes);
 const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write);
 /* A nest that is one large sum over everything: partial sums of many blocks, then their sum. */
 const Term *scratch_term(Lowering *lower, const Term *offset); /* an element of the partial sums */
-bool sums_in_two(const Lowering *lower, const Nest *nest);
 void lower_parts_of_sums(Lowering *lower, Nest *nest);
-Launch launch_of_parts(void);
-Launch lower_sums_of_parts(Lowering *lower, Nest *nest);
+void lower_sums_of_parts(Lowering *lower, Nest *nest);
 /* A nest of sums of a few long columns: the sums of their slices, then the sums of those. */
-bool columns_in_two(const Lowering *lower, Nest *nest);
-Launch lower_parts_of_columns(Lowering *lower, Nest *nest);
-Launch lower_sums_of_columns(Lowering *lower, Nest *nest);
+void lower_parts_of_columns(Lowering *lower, Nest *nest);
+void lower_sums_of_columns(Lowering *lower, Nest *nest);
 /* A nest that is one scatter. */
-bool scatters_rows(const Lowering *lower, const Nest *nest);
-Launch lower_scatter(Lowering *lower, Nest *nest);
-/* Everything below `root` in one block. */
-Launch lower_device_block(Lowering *lower, Nest *root);
-Launch lower_device_scan(Lowering *lower, const Statement *scan);
+void lower_added_rows(Lowering *lower, const LaunchMap *map);
+void lower_scatter(Lowering *lower, const LaunchMap *map);
+void lower_device_scan(Lowering *lower, const Statement *scan, const ScanMap *map);
 
 #endif

@@ -2,69 +2,26 @@
  *
  *     g[d] += sum[b,s] x[b,s,d]
  *
- * A block sums 32 columns; a few of these blocks leave most of a GPU idle. Each column is therefore
- * split into slices. The blocks of the first launch store the sum of each slice; the second launch
- * adds these in order.
+ * The blocks of the first launch store the sum of each slice of the columns; the second launch adds
+ * these in order.
  */
 #include "lower/lower.h"
-
-enum {
-    COLUMNS = 32,
-    BLOCKS = 264,    /* keep a GPU busy */
-    MIN_SLICE = 128, /* terms */
-    MAX_SLICES = 32,
-    THREADS = 64,      /* of a block that adds slices */
-    MIN_WORK = 1 << 18 /* less work is not worth two launches */
-};
 
 /* The columns of a nest and the summed loops. */
 typedef struct Columns {
     Nest *loops[MAX_LOOPS + 1];
     int length;
-    Nest *last, *sum; /* the last loop of the columns, the first summed loop */
+    Nest *sum; /* the first summed loop */
     long iterations, terms, slices;
 } Columns;
 
-/* The number of terms of each sum; -1 if the loops contain more than sums in a single chain. */
-static long terms_of(const Lowering *lower, const Nest *sum) {
-    long terms = 1;
-    for (const Nest *at = sum; at; at = is_innermost(at) ? NULL : at->children.items[0]) {
-        if (!is_innermost(at) && at->children.count != 1) return -1;
-        terms *= at->size;
-    }
-    LIST_EACH(const Member, member, &lower->kernel->members)
-        if (is_inside(member, sum) &&
-            (!reduces_at(member, sum) || member->column || member->online_max))
-            return -1;
-    return terms;
-}
-
-static bool find_columns(const Lowering *lower, Nest *nest, Columns *columns) {
-    *columns = (Columns){.length = chain_of(lower->kernel, nest), .iterations = 1};
-    if (columns->length == 0) return false;
-    for (int i = 0; i < columns->length; i++) {
-        Nest *loop = i ? columns->loops[i - 1]->children.items[0] : nest;
-        columns->iterations *= loop->size;
-        columns->loops[i] = columns->last = loop;
-    }
-    if (sharing_of(lower->kernel, nest, columns->last, columns->length) != COLUMNS_OF_THREADS ||
-        columns->last->children.count != 1 || is_innermost(columns->last))
-        return false;
-    columns->sum = columns->last->children.items[0];
-    columns->terms = terms_of(lower, columns->sum);
-    long slices = BLOCKS / ((columns->iterations + COLUMNS - 1) / COLUMNS);
-    if (slices > columns->terms / MIN_SLICE) slices = columns->terms / MIN_SLICE;
-    columns->slices = slices < MAX_SLICES ? slices : MAX_SLICES;
-    return columns->slices > 1 && columns->terms * columns->iterations >= MIN_WORK;
-}
-
-bool columns_in_two(const Lowering *lower, Nest *nest) {
-    Columns columns;
-    return find_columns(lower, nest, &columns);
-}
-
-static void bind_columns(Lowering *lower, const Columns *columns) {
-    for (int i = 0; i < columns->length; i++) bind_loop(lower, columns->loops[i]);
+static Columns bind_columns(Lowering *lower, Nest *nest) {
+    Columns columns = {.length = nest->map.joined, .iterations = joined_iterations(nest)};
+    bind_joined(lower, nest, columns.loops);
+    columns.sum = last_joined(nest)->children.items[0];
+    columns.terms = joined_iterations(columns.sum);
+    columns.slices = columns.sum->map.parts;
+    return columns;
 }
 
 /* The partial sum of a slice, stored by the first launch and read by the second. */
@@ -84,7 +41,7 @@ static void begin_slice(Lowering *lower, const Columns *columns, long blocks, lo
                *from = named(lower, T_I64, "moec_slice_from");
     lower_shared(lower, task, whole(lower, blocks * columns->slices), BY_BLOCKS);
     const Term *group = term(arena, TERM_MOD, task, whole(lower, blocks));
-    lower_head(lower, first, term(arena, TERM_MUL, group, whole(lower, COLUMNS)));
+    lower_head(lower, first, term(arena, TERM_MUL, group, whole(lower, BLOCK_COLUMNS)));
     lower_head(lower, slice, term(arena, TERM_DIV, task, whole(lower, blocks)))->joined = true;
     lower_head(lower, named(lower, T_I64, "iteration"),
                term(arena, TERM_COLUMN, first, whole(lower, columns->iterations)));
@@ -95,15 +52,13 @@ static void begin_slice(Lowering *lower, const Columns *columns, long blocks, lo
                                         : whole(lower, columns->terms)));
 }
 
-Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
-    Columns columns;
-    find_columns(lower, nest, &columns);
+void lower_parts_of_columns(Lowering *lower, Nest *nest) {
     int bindings = lower->binding_count, number = 0;
-    long blocks = (columns.iterations + COLUMNS - 1) / COLUMNS;
-    bind_columns(lower, &columns);
-    begin_slice(lower, &columns, blocks, (columns.terms + columns.slices - 1) / columns.slices);
+    const Columns columns = bind_columns(lower, nest);
+    long blocks = ceil_div(columns.iterations, BLOCK_COLUMNS);
+    begin_slice(lower, &columns, blocks, ceil_div(columns.terms, columns.slices));
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
-    lower_shared_loop(lower, columns.sum, columns.length, COLUMNS_IN_SLICES);
+    lower_shared_loop(lower, columns.sum, columns.length);
     LIST_EACH(const Member, member, &lower->kernel->members) {
         if (!reduces_at(member, columns.sum)) continue;
         lower_if(lower,
@@ -117,15 +72,12 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
     const size_t floats =
         (size_t)(columns.slices * columns.iterations) * (size_t)lower->kernel->members.count;
     if (4 * floats > lower->scratch_bytes) lower->scratch_bytes = 4 * floats;
-    return (Launch){blocks * columns.slices, 1024};
 }
 
-Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
-    Columns columns;
-    find_columns(lower, nest, &columns);
+void lower_sums_of_columns(Lowering *lower, Nest *nest) {
     Arena *arena = lower->arena;
     int bindings = lower->binding_count, number = 0;
-    bind_columns(lower, &columns);
+    const Columns columns = bind_columns(lower, nest);
     lower_shared(lower, named(lower, T_I64, "iteration"), whole(lower, columns.iterations), BY_ALL);
     lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     begin_sums(lower, columns.sum);
@@ -139,5 +91,4 @@ Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
     lower_end(lower);
     end_sums(lower, columns.sum);
     close_loop(lower, bindings);
-    return (Launch){ceil_div(columns.iterations, THREADS), THREADS};
 }

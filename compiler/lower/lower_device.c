@@ -1,32 +1,15 @@
-/* lower_device: distributes the loops of a kernel among the threads of a GPU.
+/* lower_device: loops whose iterations the threads of a GPU share: see map.h.
  *
- * The outer loops of a nest that no statement sums over become one. Its iterations are distributed
- * to threads, columns or blocks.
- *
- *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   one iteration per thread, including inner loops
- *     columns   g[d] += sum[b,s] x[b,s,d]      32 adjacent iterations per block; the other threads
- *                                              of the block share the sum of each
- *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one iteration per block; its threads share the inner
- *                                              loops, rows are in shared memory
- *
- * Each thread sums its own iterations; the sums of the threads are added in a fixed order. A small
- * kernel runs in one block.
+ * Each thread sums its own iterations; the sums of the threads are added in a fixed order.
  */
 #include "lower/lower.h"
 #include "base/must.h"
 
-/* Columns per block. */
-enum { COLUMNS = 32 };
-
 /* ---- loops inside a block ---- */
 
-static bool by_column(Sharing sharing) {
-    return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
-}
-
 /* Joins the sums of the threads into one that all of them hold. */
-static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
-    const TermOp join = by_column(sharing) ? TERM_COLUMN_SUM : TERM_BLOCK_SUM;
+static void join_sums(Lowering *lower, const Nest *nest) {
+    const TermOp join = nest->map.by == BY_COLUMN ? TERM_COLUMN_SUM : TERM_BLOCK_SUM;
     LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum, *own = sum;
@@ -56,12 +39,10 @@ void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *i
     }
 }
 
-static int bind_chain(Lowering *lower, Nest *nest, int length, Nest **loops, long *iterations) {
+int bind_joined(Lowering *lower, Nest *nest, Nest **loops) {
     int bindings = lower->binding_count;
-    *iterations = 1;
-    for (int i = 0; i < length; i++) {
+    for (int i = 0; i < nest->map.joined; i++) {
         loops[i] = i ? loops[i - 1]->children.items[0] : nest;
-        *iterations *= loops[i]->size;
         bind_loop(lower, loops[i]);
     }
     return bindings;
@@ -97,24 +78,23 @@ static void lower_places_of(Lowering *lower, Nest *const *loops, int length, con
     nest_terms(lower, last)->variable = variable;
 }
 
-void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) {
+void lower_shared_loop(Lowering *lower, Nest *nest, int level) {
     Nest *loops[MAX_LOOPS + 1];
-    long iterations;
-    const int length = shared_chain(lower->kernel, nest, level);
+    const LoopMap *map = &nest->map;
+    const int length = map->joined;
     MUST(length > 0);
     begin_sums(lower, nest);
     lower_scope(lower, FORM_GROUP);
-    int bindings = bind_chain(lower, nest, length, loops, &iterations);
+    int bindings = bind_joined(lower, nest, loops);
     Nest *last = loops[length - 1];
-    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(lower, last, length == 1);
+    Lanes *lanes = lanes_of(lower, last, map->width);
     const Term *name = length > 1 ? bind_variable(lower, NULL, "part")
                        : lanes    ? lanes_from(lanes)
                                   : nest_terms(lower, last)->variable;
-    static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
     FormNode *loop =
-        lower_shared(lower, name, iterations_term(lower, nest, iterations), sharers[sharing]);
+        lower_shared(lower, name, iterations_term(lower, nest, joined_iterations(nest)), map->by);
     loop->width = lanes_width(lanes);
-    if (sharing == COLUMNS_IN_SLICES) {
+    if (map->by == BY_COLUMN && map->parts) {
         loop->values[0] = named(lower, T_I64, "moec_slice_from");
         loop->values[1] = named(lower, T_I64, "moec_slice_to");
     }
@@ -122,94 +102,56 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
     skip_beyond(lower, loops, length);
     lower_iterations(lower, last, level + length - 1, lanes);
     close_loop(lower, bindings);
-    join_sums(lower, nest, sharing);
-    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(lower, nest);
+    join_sums(lower, nest);
+    if (!map->parts) end_sums(lower, nest);
     lower_end(lower);
 }
 
+static void lower_child(Lowering *lower, Nest *nest, int level) {
+    if (nest->member)
+        lower_member(lower, nest->member);
+    else if (nest->map.by != BY_ONE)
+        lower_shared_loop(lower, nest, level);
+    else
+        lower_loop(lower, nest, level);
+}
+
 /* The body of an iteration that several threads share. */
-static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sharing) {
+static void lower_shared_body(Lowering *lower, Nest *nest, int level) {
     lower_rows(lower, nest);
-    LIST_EACH(Nest, child, &nest->children) {
-        if (child->member)
-            lower_member(lower, child->member);
-        else if (threads_may_share(lower->kernel, child, level + 1))
-            lower_shared_loop(lower, child, level + 1, sharing);
-        else
-            lower_loop(lower, child, level + 1);
-    }
+    LIST_EACH(Nest, child, &nest->children) lower_child(lower, child, level + 1);
+}
+
+void lower_device_block(Lowering *lower, Nest *nest) {
+    if (nest->index)
+        lower_child(lower, nest, 0);
+    else
+        lower_shared_body(lower, nest, -1);
 }
 
 /* ---- the outer loops ---- */
 
-/* Threads for this number of iterations at a time: a power of two, at least a warp. */
-static int threads_for(long iterations, int most) {
-    int threads = 32;
-    while (threads < iterations && threads < most) threads *= 2;
-    return threads;
-}
-
-static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharing, Lanes *lanes) {
-    if (sharing == THREADS_ALONE)
-        lower_iterations(lower, last, length - 1, lanes);
-    else
-        lower_shared_body(lower, last, length - 1, sharing);
-}
-
-/* own: each block has its own iterations. lanes: iterations that a thread processes together, or
- * NULL. */
-static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterations,
-                            const Lanes *lanes, bool own) {
-    bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;
-    const Term *name = named(lower, T_I64, columns ? "moec_from" : "iteration");
-    FormBy by = own                          ? BY_THREADS
-                : columns                    ? BY_COLUMNS
-                : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
-                                             : BY_ALL;
-    lower_shared(lower, name, iterations, by)->width = lanes_width(lanes);
+static void open_iterations(Lowering *lower, const Nest *nest, const Lanes *lanes) {
+    const bool columns = nest->map.by == BY_COLUMNS;
+    const Term *name = named(lower, T_I64, columns ? "moec_from" : "iteration"),
+               *iterations = iterations_term(lower, nest, joined_iterations(nest));
+    lower_shared(lower, name, iterations, nest->map.by)->width = lanes_width(lanes);
     if (columns)
         lower_head(lower, named(lower, T_I64, "iteration"),
                    term(lower->arena, TERM_COLUMN, name, iterations));
 }
 
-static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
+void lower_outer_loops(Lowering *lower, Nest *nest) {
     Nest *loops[MAX_LOOPS + 1];
-    long iterations;
-    int bindings = bind_chain(lower, nest, length, loops, &iterations);
-    Nest *last = loops[length - 1];
-    Sharing sharing = sharing_of(lower->kernel, nest, last, length);
-    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    Lanes *lanes =
-        sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
-    open_iterations(lower, sharing, iterations_term(lower, nest, iterations), lanes, elements);
+    const int length = nest->map.joined;
+    int bindings = bind_joined(lower, nest, loops);
+    Lanes *lanes = lanes_of(lower, loops[length - 1], nest->map.width);
+    open_iterations(lower, nest, lanes);
     lower_places_of(lower, loops, length, named(lower, T_I64, "iteration"), lanes);
-    if (!by_column(sharing)) skip_beyond(lower, loops, length);
-    lower_inside(lower, last, length, sharing, lanes);
+    if (nest->map.by != BY_COLUMNS) skip_beyond(lower, loops, length);
+    if (nest->map.by == BY_BLOCKS || nest->map.by == BY_COLUMNS)
+        lower_shared_body(lower, loops[length - 1], length - 1);
+    else
+        lower_iterations(lower, loops[length - 1], length - 1, lanes);
     close_loop(lower, bindings);
-
-    long inside = iterations_inside(last);
-    if (elements) return (Launch){0, 256};
-    iterations /= lanes_width(lanes);
-    if (sharing == THREADS_ALONE) {
-        int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
-        return launch_of(ceil_div(iterations, threads), threads);
-    }
-    if (sharing == COLUMNS_OF_THREADS)
-        return launch_of(ceil_div(iterations, COLUMNS), threads_for(8 * inside, 1024));
-    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
-}
-
-Launch lower_device_nest(Lowering *lower, Nest *nest) {
-    int length = chain_of(lower->kernel, nest);
-    if (scatters_rows(lower, nest)) return lower_scatter(lower, nest);
-    if (length > 0) return lower_chain(lower, nest, length);
-    Nest root = {.step = 1};
-    list_push(lower->arena, &root.children, nest);
-    return lower_device_block(lower, &root);
-}
-
-Launch lower_device_block(Lowering *lower, Nest *root) {
-    long inside = iterations_inside(root);
-    lower_shared_body(lower, root, -1, SHARED_IN_BLOCK);
-    return (Launch){1, threads_for(inside, 1024)};
 }

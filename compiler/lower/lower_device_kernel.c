@@ -24,83 +24,49 @@ void end_piece(Module *module, const char *kernel) {
     last->number = kernel ? device_kernel_number(module, kernel) : MOEC_EVERY_KERNEL;
 }
 
-typedef enum Part {
-    WHOLE_KERNEL,
-    ONE_NEST,
-    PARTS_OF_SUMS, /* and later values: with partial sums in separate memory */
-    SUMS_OF_PARTS,
-    PARTS_OF_COLUMNS,
-    SUMS_OF_COLUMNS
-} Part;
-
-static Launch lower_nest_part(EntryLowering *lowering, Part part, Nest *nest) {
-    switch (part) {
-    case WHOLE_KERNEL:
+static void lower_launch(Lowering *lower, const LaunchMap *map) {
+    switch (map->form) {
+    case LAUNCH_BLOCK:
+        lower_device_block(lower, map->nest);
         break;
-    case ONE_NEST:
-        return lower_device_nest(&lowering->lower, nest);
-    case PARTS_OF_SUMS:
-        lower_parts_of_sums(&lowering->lower, nest);
-        return launch_of_parts();
-    case SUMS_OF_PARTS:
-        return lower_sums_of_parts(&lowering->lower, nest);
-    case PARTS_OF_COLUMNS:
-        return lower_parts_of_columns(&lowering->lower, nest);
-    case SUMS_OF_COLUMNS:
-        return lower_sums_of_columns(&lowering->lower, nest);
+    case LAUNCH_LOOPS:
+        lower_outer_loops(lower, map->nest);
+        break;
+    case LAUNCH_SUM_PARTS:
+        lower_parts_of_sums(lower, map->nest);
+        break;
+    case LAUNCH_PART_SUMS:
+        lower_sums_of_parts(lower, map->nest);
+        break;
+    case LAUNCH_COLUMN_PARTS:
+        lower_parts_of_columns(lower, map->nest);
+        break;
+    case LAUNCH_COLUMN_SUMS:
+        lower_sums_of_columns(lower, map->nest);
+        break;
+    case LAUNCH_ADDED_ROWS:
+        lower_added_rows(lower, map);
+        break;
+    case LAUNCH_LISTED_ROWS:
+    case LAUNCH_SEARCHED_ROWS:
+    case LAUNCH_SEARCHED_TERMS:
+        lower_scatter(lower, map);
     }
-    return lower_device_block(&lowering->lower, nest);
-}
-
-static void lower_kernel_part(EntryLowering *lowering, Kernel *kernel, Part part, Nest *nest) {
-    LoopKernel *loops = open_kernel(lowering, kernel);
-    loops->launch = lower_nest_part(lowering, part, nest);
-    add_params(lowering, &loops->params);
-    if (part >= PARTS_OF_SUMS)
-        add_param(lowering->lower.arena, &loops->params,
-                  (Param){.kind = PARAM_SCRATCH,
-                          .type = T_F32,
-                          .written = true,
-                          .name = "moec_parts",
-                          .offset = lowering->lower.schedule->arena_bytes});
-    launch_kernel(lowering, loops, nest);
-}
-
-/* The first part of a nest. */
-static Part part_of(EntryLowering *lowering, Kernel *kernel, Nest *nest) {
-    lowering->lower.kernel = kernel;
-    Part part = sums_in_two(&lowering->lower, nest)      ? PARTS_OF_SUMS
-                : columns_in_two(&lowering->lower, nest) ? PARTS_OF_COLUMNS
-                                                         : ONE_NEST;
-    lowering->lower.kernel = NULL;
-    return part;
-}
-
-/* True if nests can be launched separately: only memory connects them. */
-static bool are_apart(const Kernel *kernel) {
-    for (int i = 0; i < kernel->root->children.count; i++)
-        if (((Nest *)kernel->root->children.items[i])->member) return false;
-    for (int i = 0; i < kernel->locals.count; i++)
-        if (((Local *)kernel->locals.items[i])->scope == kernel->root) return false;
-    return true;
-}
-
-/* True if one block would run long iterations of a nest with one thread each. */
-static bool wants_blocks(const Kernel *kernel) {
-    for (int i = 0; i < kernel->root->children.count; i++)
-        if (shares_iterations(kernel, kernel->root->children.items[i])) return true;
-    return false;
 }
 
 void lower_device_kernel(EntryLowering *lowering, Kernel *kernel) {
-    bool small = kernel->work < small_work(lowering->lower.program);
-    if (!are_apart(kernel) || (small && !wants_blocks(kernel))) {
-        lower_kernel_part(lowering, kernel, WHOLE_KERNEL, kernel->root);
-        return;
-    }
-    LIST_EACH(Nest, nest, &kernel->root->children) {
-        Part part = small ? ONE_NEST : part_of(lowering, kernel, nest);
-        lower_kernel_part(lowering, kernel, part, nest);
-        if (part != ONE_NEST) lower_kernel_part(lowering, kernel, part + 1, nest);
+    LIST_EACH(const LaunchMap, map, &kernel->launches) {
+        LoopKernel *loops = open_kernel(lowering, kernel);
+        loops->launch = map->launch;
+        lower_launch(&lowering->lower, map);
+        add_params(lowering, &loops->params);
+        if (map->form >= LAUNCH_SUM_PARTS)
+            add_param(lowering->lower.arena, &loops->params,
+                      (Param){.kind = PARAM_SCRATCH,
+                              .type = T_F32,
+                              .written = true,
+                              .name = "moec_parts",
+                              .offset = lowering->lower.schedule->arena_bytes});
+        launch_kernel(lowering, loops, map->nest);
     }
 }

@@ -86,7 +86,7 @@ static void lower_store_lines(EntryLowering *lowering, Kernel *epilogue, int row
     member_terms(&lowering->lower, first)->given = store->sum;
     const int count = bind_loops(lowering, epilogue, loops);
     Nest *last = count ? loops[count - 1] : NULL;
-    Lanes *lanes = store->width > 1 ? lanes_of_width(&lowering->lower, last, store->width) : NULL;
+    Lanes *lanes = lanes_of(&lowering->lower, last, store->width);
     const Term *variable = last ? nest_terms(&lowering->lower, last)->variable : NULL;
     if (lanes) nest_terms(&lowering->lower, last)->variable = lanes_from(lanes);
     lower_places(&lowering->lower, loops, rows, store->row);

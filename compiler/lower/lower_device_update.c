@@ -20,19 +20,14 @@ void lower_shares(Module *module, Update *update) {
     update->blocks = blocks ? blocks : 1;
 }
 
-/* Statements without elements come first and every thread computes them, unless more than one loop
- * over the elements follows. */
+/* Every thread computes the statements before the loop over the elements. */
 Launch lower_device_update_nests(EntryLowering *lowering, const Kernel *kernel) {
-    Nest *root = kernel->root;
-    Nest *last = root->children.items[root->children.count - 1];
-    bool plain = !last->member && is_innermost(last);
-    for (int i = 0; i + 1 < root->children.count; i++)
-        plain &= ((Nest *)root->children.items[i])->member != NULL;
-    LIST_EACH(const Local, local, &kernel->locals) plain &= !local->stored || local->scope != root;
-    for (int i = 0; i < kernel->members.count; i++)
-        plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
-    if (!plain) return lower_device_block(&lowering->lower, root);
-    for (int i = 0; i + 1 < root->children.count; i++)
-        lower_member(&lowering->lower, ((Nest *)root->children.items[i])->member);
-    return lower_device_nest(&lowering->lower, last);
+    const LaunchMap *map = kernel->launches.items[0];
+    for (int i = 0; map->nest != kernel->root && i + 1 < kernel->root->children.count; i++)
+        lower_member(&lowering->lower, ((Nest *)kernel->root->children.items[i])->member);
+    if (map->form == LAUNCH_BLOCK)
+        lower_device_block(&lowering->lower, map->nest);
+    else
+        lower_outer_loops(&lowering->lower, map->nest);
+    return map->launch;
 }

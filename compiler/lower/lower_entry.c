@@ -15,7 +15,7 @@ static EntryLowering *lowering_new(Module *module, const LowerTarget *target, Sc
     lowering->repeats = 1;
     lowering->declared = arena_alloc(arena, tensors * sizeof *lowering->declared);
     lowering->lower.schedule = schedule;
-    name_tensors(&lowering->lower, lowering->target->apart);
+    name_tensors(&lowering->lower);
     lowering->entry = entry_new(module, schedule, lowering->lower.names);
     lowering->entry->name = prefix;
     return lowering;

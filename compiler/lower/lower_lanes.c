@@ -12,15 +12,10 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes are multiples of the lanes and tensors are aligned to 32 bytes, with two exceptions. The
- * update of a parameter reads and writes only existing elements. The last lanes of a loop that
- * stops before the end of its axis (see pad.c) do nothing. Elements with other subscripts are read
- * and written lane by lane.
+ * The number of lanes is the width of the loop: see vector_access.c. Elements with other subscripts
+ * are read and written lane by lane.
  */
 #include "lower/lower.h"
-
-/* Reals in 16 bytes; twice as many if bf16 is read or written. */
-enum { LANES = 4, MAX_LANES = 8 };
 
 /* An address that lanes read or write. */
 typedef struct LaneAccess {
@@ -42,63 +37,10 @@ struct Lanes {
 
 /* ---- accesses ---- */
 
-/* True if the index runs in that loop, in one of the statements inside. */
-static bool is_of_loop(const Lowering *lower, const Nest *nest, const Index *index) {
-    LIST_EACH(const Member, member, &lower->kernel->members)
-        for (int i = 0; i < member->depth; i++)
-            if (member->path[i] == nest && member->order[i] == index) return true;
-    return false;
-}
-
-static const Index *index_in(const Lowering *lower, const Nest *nest, const Expr *expr) {
-    if (expr->kind == EXPR_INDEX) return is_of_loop(lower, nest, expr->index) ? expr->index : NULL;
-    const Index *found = NULL;
-    for (int i = 0; i < expr->count && !found; i++) found = index_in(lower, nest, expr->args[i]);
-    return found;
-}
-
-static bool is_multiple(const Expr *expr, int width) {
-    return expr->kind == EXPR_NUMBER && (long)expr->number % width == 0;
-}
-
-/* True if adjacent iterations of the loop, starting at a multiple of the width, are adjacent
- * elements. */
-static bool goes_along(const Lowering *lower, const Nest *nest, const Expr *sub, int width) {
-    if (sub->kind == EXPR_INDEX) return index_in(lower, nest, sub) != NULL;
-    if (sub->kind != EXPR_APPLY) return false;
-    bool shifts = sub->op == OP_ADD || sub->op == OP_SUB || sub->op == OP_MOD;
-    return shifts && goes_along(lower, nest, sub->args[0], width) &&
-           is_multiple(sub->args[1], width);
-}
-
-/* True for a row in shared memory, whose padding has no values. */
-static bool is_in_row(const Lowering *lower, const Tensor *tensor) {
-    const Local *local = local_in(lower->kernel, tensor);
-    return local && local->kind == LOCAL_ROW;
-}
-
-static bool is_along(const Lowering *lower, const Nest *nest, const Expr *access, int width) {
-    const Tensor *tensor = access->tensor;
-    int last = access->count - 1;
-    const bool uneven = nest->size % width != 0; /* the last lanes may be beyond the end */
-    if (uneven && (last < 0 || !tensor->axes[last]->padded ||
-                   access->args[last]->kind != EXPR_INDEX || is_in_row(lower, tensor)))
-        return false;
-    bool laned = tensor->type == TYPE_REAL || tensor->type == TYPE_BF16;
-    if (last < 0 || !laned ||
-        (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
-        !goes_along(lower, nest, access->args[last], width))
-        return false;
-    for (int i = 0; i < last; i++)
-        if (index_in(lower, nest, access->args[i])) return false;
-    return true;
-}
-
-static bool is_in_variable(const Lowering *lower, const Tensor *tensor, bool known) {
+static bool is_in_variable(const Lowering *lower, const Tensor *tensor) {
     for (int i = 0; i < lower->kernel->locals.count; i++) {
         const Local *local = lower->kernel->locals.items[i];
-        if (local->tensor == tensor && local->kind == LOCAL_SCALAR)
-            return known ? lower->known[i] : !local->stored;
+        if (local->tensor == tensor && local->kind == LOCAL_SCALAR) return lower->known[i];
     }
     return false;
 }
@@ -108,7 +50,7 @@ static const Term *address_of(Lowering *lower, const Nest *nest, const Term *fro
                               const Expr *access) {
     int bindings = lower->binding_count;
     const Term *inside, *address;
-    bind_index(lower, index_in(lower, nest, access->args[access->count - 1]), from);
+    bind_index(lower, index_of_loop(lower->kernel, nest, access->args[access->count - 1]), from);
     address = element_term(lower, access, &inside);
     lower->binding_count = bindings;
     return inside ? NULL : address;
@@ -130,7 +72,7 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
     const Lanes *lanes = def_use->lanes;
     const Term *address = NULL;
     bool *used = &def_use->lower->used[access->tensor->id], was = *used;
-    if (is_along(def_use->lower, lanes->nest, access, lanes->width))
+    if (lies_along(def_use->lower->kernel, lanes->nest, access, lanes->width))
         address = address_of(def_use->lower, lanes->nest, lanes->from, access);
     *used = was; /* a query must not mark the tensor as used */
     bool same = address && (def_use->count == 0 ||
@@ -155,63 +97,8 @@ static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tenso
     return def_use.written && def_use.apart;
 }
 
-/* True if an access has lanes of that width; *halves: one of them of bf16. */
-static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves) {
-    bool found = false;
-    *halves = false;
-    LIST_EACH(const Member, member, &lower->kernel->members) {
-        List list = {0};
-        if (!is_inside(member, nest)) continue;
-        if (!member_terms(lower, member)->given) reads_of(lower->arena, member->statement, &list);
-        writes_of(lower->arena, member->statement, &list);
-        LIST_EACH(const Expr, access, &list) {
-            if (is_in_variable(lower, access->tensor, false) ||
-                !is_along(lower, nest, access, width))
-                continue;
-            found = true;
-            *halves |= access->tensor->type == TYPE_BF16;
-        }
-    }
-    return found;
-}
-
-/* Lanes after the last element are empty. No sum and no other access may use them. */
-static bool may_end_early(Lowering *lower, const Lanes *lanes) {
-    LIST_EACH(const Member, member, &lower->kernel->members) {
-        List list = {0};
-        if (!is_inside(member, lanes->nest)) continue;
-        if (member->statement->reduction != REDUCE_NONE) return false;
-        reads_of(lower->arena, member->statement, &list);
-        writes_of(lower->arena, member->statement, &list);
-        LIST_EACH(const Expr, access, &list)
-            if (access->tensor->rank && (lanes->apart[access->tensor->id] ||
-                                         !is_along(lower, lanes->nest, access, lanes->width)))
-                return false;
-    }
-    return true;
-}
-
-Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
-    bool halves;
-    int width = LANES;
-    if (nest->step > 1 || nest->block || nest->bound || (nest->size % width != 0 && !alone) ||
-        !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
-        return NULL;
-    if (halves && (nest->size % MAX_LANES == 0 || alone) &&
-        has_lanes(lower, nest, MAX_LANES, &halves) && halves)
-        width = MAX_LANES;
-    return lanes_of_width(lower, nest, width);
-}
-
-Lanes *lanes_around(Lowering *lower, const Nest *nest) {
-    bool halves;
-    if (nest->step > 1 || nest->block || nest->bound || nest->size % LANES != 0 ||
-        !has_lanes(lower, nest, LANES, &halves))
-        return NULL;
-    return lanes_of_width(lower, nest, LANES);
-}
-
-Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width) {
+Lanes *lanes_of(Lowering *lower, const Nest *nest, int width) {
+    if (width <= 1) return NULL;
     Lanes *lanes = arena_alloc(lower->arena, sizeof *lanes);
     size_t tensors = (size_t)lower->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
@@ -221,7 +108,6 @@ Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width) {
     for (int i = 0; i < lower->program->tensors.count; i++)
         lanes->apart[i] = stays_apart(lower, lanes, lower->program->tensors.items[i]);
     lanes->ends_early = nest->index->axis->kind == AXIS_ELEMENTS;
-    if (lanes->ends_early && !may_end_early(lower, lanes)) return NULL;
     return lanes;
 }
 
@@ -241,8 +127,8 @@ const Term *lanes_number(const Lanes *lanes) {
 
 const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write) {
     Lanes *lanes = lower->lanes;
-    if (!lanes || lanes->apart[access->tensor->id] || is_in_variable(lower, access->tensor, true) ||
-        !is_along(lower, lanes->nest, access, lanes->width))
+    if (!lanes || lanes->apart[access->tensor->id] || is_in_variable(lower, access->tensor) ||
+        !lies_along(lower->kernel, lanes->nest, access, lanes->width))
         return NULL;
     const Term *address = address_of(lower, lanes->nest, lanes->from, access);
     if (!address) return NULL;

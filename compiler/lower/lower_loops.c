@@ -212,13 +212,6 @@ void lower_body(Lowering *lower, Nest *nest, int level) {
     }
 }
 
-/* True if each statement inside has its own element in every iteration. */
-static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
-    LIST_EACH(const Member, member, &lower->kernel->members)
-        if (is_inside(member, nest) && level >= member->kept) return false;
-    return true;
-}
-
 /* The member that iterates over the rows of a nest in the order of the lists of their targets, or
  * NULL. */
 static const Member *listed_member(const Lowering *lower, const Nest *nest) {
@@ -262,7 +255,7 @@ void lower_loop(Lowering *lower, Nest *nest, int level) {
     int bindings = lower->binding_count;
     FormNode *loop = open_loop(lower, nest);
     loop->iterations = nest->size;
-    loop->independent = is_independent(lower, nest, level);
+    loop->independent = nest->map.independent;
     lower_body(lower, nest, level);
     close_loop(lower, bindings);
     end_parts(lower, nest);
@@ -272,11 +265,5 @@ void lower_loop(Lowering *lower, Nest *nest, int level) {
 /* ---- a whole kernel ---- */
 
 void lower_nests(Lowering *lower, Nest *root) {
-    lower_rows(lower, root);
-    LIST_EACH(Nest, child, &root->children) {
-        if (child->member)
-            lower_member(lower, child->member);
-        else
-            lower_loop(lower, child, 0);
-    }
+    lower_body(lower, root, -1);
 }

@@ -110,9 +110,10 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     return module;
 }
 
-Module *lower_module(Arena *arena, Schedule *const *schedules, int count, bool device,
+Module *lower_module(Arena *arena, Schedule *const *schedules, int count, const Target *target,
                      Hosting hosting, bool plain) {
-    return module_for(arena, schedules, count, device ? &lower_gpu : &lower_host, hosting, plain);
+    return module_for(arena, schedules, count, target->launches ? &lower_gpu : &lower_host, hosting,
+                      plain);
 }
 
 /* Its variants, with the templates that they call: their stores are among the loops. */

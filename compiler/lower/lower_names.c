@@ -83,12 +83,12 @@ void bind_scatter_names(Lowering *lower) {
 }
 
 /* Must run before any other name is bound. */
-void name_tensors(Lowering *lower, bool device) {
+void name_tensors(Lowering *lower) {
     const size_t tensors = (size_t)lower->program->tensors.count + 1;
     int bindings = lower->binding_count;
     lower->names = arena_alloc(lower->arena, tensors * sizeof *lower->names);
     lower->arrays = arena_alloc(lower->arena, tensors * sizeof *lower->arrays);
-    if (device) bind_scatter_names(lower);
+    if (lower->program->target->launches) bind_scatter_names(lower);
     for (int i = 0; i < lower->program->tensors.count; i++) {
         const Tensor *tensor = lower->program->tensors.items[i];
         const Around around = names_around(lower);

@@ -63,7 +63,7 @@ FormNode *lower_for(Lowering *lower, const Term *name, const Term *from, const T
     return node;
 }
 
-FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, FormBy by) {
+FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, LoopBy by) {
     FormNode *node = lower_for(lower, name, whole(lower, 0), to, NULL);
     node->by = by;
     return node;

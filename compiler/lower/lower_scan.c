@@ -8,170 +8,11 @@
  */
 #include "lower/lower.h"
 
-/* Maximum number of column sums. More instances than ENOUGH_CELLS would separate elements that are
- * contiguous in the memory of a CPU. Blocks that keep a GPU at work; adjacent elements of each. */
-enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8, ENOUGH_BLOCKS = 128, LEAST_GROUP = 4 };
-
-/* ---- instances ---- */
-
-/* The dimension of each tensor of a scan that runs over an instance, by tensor id; -1: unknown. Its
- * subscript in the first access. */
-typedef struct Class {
-    const Statement *scan;
-    int *dimension;
-    const Expr **first;
-    bool *written;
-    bool good, changed;
-} Class;
+/* Maximum number of column sums. */
+enum { MAX_COLUMNS = 512 };
 
 static Statement *body_at(const Statement *scan, int at) {
     return scan->body.statements.items[at];
-}
-
-static Index *loop_at(const Expr *access, int dimension) {
-    return sub_loop(access->args[dimension], access->tensor->axes[dimension]);
-}
-
-/* The only dimension that the index subscripts, as a loop over it; -1: none. */
-static int place_of(const Expr *access, const Index *index) {
-    int found = -1;
-    for (int i = 0; i < access->count; i++) {
-        if (!expr_uses_index(access->args[i], index)) continue;
-        if (found >= 0 || loop_at(access, i) != index) return -1;
-        found = i;
-    }
-    return found;
-}
-
-static void set_dimension(Class *class, const Expr *access, int dimension) {
-    int *known = &class->dimension[access->tensor->id];
-    const Expr **first = &class->first[access->tensor->id];
-    if (dimension < 0 || (*known >= 0 && *known != dimension) ||
-        (*first && !same_start(*first, access->args[dimension]))) {
-        class->good = false;
-        return;
-    }
-    if (*known < 0) class->changed = true;
-    *known = dimension;
-    *first = access->args[dimension];
-}
-
-/* Checks that both have the same element of the instance, or that neither is known to. */
-static void agree(Class *class, const Expr *target, const Expr *read) {
-    int at = class->dimension[target->tensor->id], there = class->dimension[read->tensor->id];
-    if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
-    if (at < 0 && there < 0) return;
-    const Index *loop = at >= 0 ? loop_at(target, at) : loop_at(read, there);
-    if (!loop) {
-        class->good = false;
-        return;
-    }
-    set_dimension(class, target, place_of(target, loop));
-    if (class->good) set_dimension(class, read, place_of(read, loop));
-}
-
-static void agree_all(Class *class, const Expr *target, const Expr *expr) {
-    if (expr->kind == EXPR_READ) agree(class, target, expr);
-    for (int i = 0; i < expr->count; i++) agree_all(class, target, expr->args[i]);
-}
-
-/* The instances along a dimension of the first target; false if there are none. */
-static bool find_class(Arena *arena, const Program *program, const Statement *scan, int dimension,
-                       Class *class) {
-    const List *body = &scan->body.statements;
-    size_t tensors = (size_t)program->tensors.count;
-    *class = (Class){.scan = scan, .good = true, .changed = true};
-    class->dimension = arena_alloc(arena, tensors * sizeof *class->dimension);
-    class->first = arena_alloc(arena, tensors * sizeof *class->first);
-    class->written = arena_alloc(arena, tensors * sizeof *class->written);
-    for (size_t i = 0; i < tensors; i++) class->dimension[i] = -1;
-    for (int i = 0; i < body->count; i++)
-        class->written[body_at(scan, i)->target->tensor->id] = true;
-    const Expr *first = body_at(scan, 0)->target;
-    const Index *loop = loop_at(first, dimension);
-    if (!loop) return false;
-    class->dimension[first->tensor->id] = dimension;
-    while (class->good && class->changed) {
-        class->changed = false;
-        for (int i = 0; i < body->count && class->good; i++) {
-            const Statement *statement = body_at(scan, i);
-            agree_all(class, statement->target, statement->target);
-            agree_all(class, statement->target, statement->value);
-        }
-    }
-    for (int i = 0; i < body->count && class->good; i++) {
-        const Expr *target = body_at(scan, i)->target;
-        const int at = class->dimension[target->tensor->id];
-        const Index *own = at >= 0 ? loop_at(target, at) : NULL;
-        class->good = own && own->axis->size == loop->axis->size;
-    }
-    return class->good;
-}
-
-/* Adjacent elements in memory stay in one instance, for vectors or adjacent threads. */
-static bool is_innermost_of(const Class *class, int tensors) {
-    for (int i = 0; i < class->scan->body.statements.count; i++) {
-        const Tensor *tensor = body_at(class->scan, i)->target->tensor;
-        if (tensor->id < tensors && class->dimension[tensor->id] == tensor->rank - 1) return true;
-    }
-    return false;
-}
-
-static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
-    const List *body = &class->scan->body.statements;
-    Index **loops = arena_alloc(arena, (size_t)body->count * sizeof *loops);
-    for (int i = 0; i < body->count; i++) {
-        const Expr *target = body_at(class->scan, i)->target;
-        loops[i] = loop_at(target, class->dimension[target->tensor->id]);
-    }
-    cells->sizes[cells->count] = loops[0]->axis->size;
-    cells->loops[cells->count++] = loops;
-    cells->size *= loops[0]->axis->size;
-}
-
-/* On a GPU, adjacent elements are divided among blocks while there are few instances. */
-static void add_groups(Arena *arena, ScanCells *cells, const Class *class) {
-    const Expr *first = body_at(class->scan, 0)->target;
-    const long size = loop_at(first, class->dimension[first->tensor->id])->axis->size;
-    long group = size;
-    while (cells->size * (size / group) < ENOUGH_BLOCKS && group % 2 == 0 && group > LEAST_GROUP)
-        group /= 2;
-    if (group == size) return;
-    const long outer = cells->size;
-    add_class(arena, cells, class);
-    cells->group = group;
-    cells->sizes[cells->count - 1] = size / group;
-    cells->size = outer * (size / group);
-}
-
-ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device) {
-    ScanCells cells = {.size = 1, .all = true};
-    const Expr *first = body_at(scan, 0)->target;
-    Class inner;
-    bool left = false;
-    int classes = 0;
-    bool behind = false;
-    for (int i = 0; i < first->count; i++) {
-        Class class;
-        behind |= expr_uses_index(first->args[i], scan->index);
-        if (!device && behind && cells.size >= ENOUGH_CELLS) break;
-        if (!find_class(arena, program, scan, i, &class)) continue;
-        classes++;
-        if (is_innermost_of(&class, program->tensors.count)) {
-            inner = class;
-            left = true;
-        } else {
-            add_class(arena, &cells, &class);
-        }
-    }
-    for (int i = 0; i < scan->body.statements.count; i++)
-        cells.all &= body_at(scan, i)->loop_count == classes;
-    cells.all &= device;
-    if (left && cells.all)
-        add_class(arena, &cells, &inner);
-    else if (left && device)
-        add_groups(arena, &cells, &inner);
-    return cells;
 }
 
 /* ---- both targets ---- */
@@ -186,7 +27,8 @@ Kernel *scan_kernel(Lowering *lower, const Statement *scan) {
     return kernel;
 }
 
-void bind_cells(Lowering *lower, const Statement *scan, ScanCells *cells, const Term *cell) {
+const Term *bind_cells(Lowering *lower, const Statement *scan, const ScanMap *cells,
+                       const Term *cell) {
     Arena *arena = lower->arena;
     long inner = cells->size;
     for (int i = 0; i < cells->count; i++) {
@@ -200,16 +42,16 @@ void bind_cells(Lowering *lower, const Statement *scan, ScanCells *cells, const 
             place = term(arena, TERM_MOD, place,
                          groups ? whole(lower, size) : size_term(lower, loops[0]->axis));
         if (groups) {
-            cells->group_from =
+            const Term *from =
                 bind_variable(lower, NULL, arena_format(arena, "%s_from", loops[0]->name));
-            lower_place(lower, cells->group_from,
-                        term(arena, TERM_MUL, place, whole(lower, cells->group)));
-            return;
+            lower_place(lower, from, term(arena, TERM_MUL, place, whole(lower, cells->group)));
+            return from;
         }
         const Term *name = bind_variable(lower, loops[0], loops[0]->name);
         lower_place(lower, name, place);
         for (int j = 1; j < scan->body.statements.count; j++) bind_index(lower, loops[j], name);
     }
+    return NULL;
 }
 
 void open_places(Lowering *lower, const Statement *scan) {
@@ -362,11 +204,10 @@ static void lower_statement(Lowering *lower, const Statement *statement) {
     lower->binding_count = bindings;
 }
 
-void lower_scan(Lowering *lower, const Statement *scan) {
-    ScanCells cells = scan_cells(lower->arena, lower->program, scan, false);
+void lower_scan(Lowering *lower, const Statement *scan, const ScanMap *map) {
     const Term *cell = bind_variable(lower, NULL, "cell");
-    lower_count(lower, cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
-    bind_cells(lower, scan, &cells, cell);
+    lower_count(lower, cell, map->size, IN_BRACES)->run = RUN_PARALLEL;
+    bind_cells(lower, scan, map, cell);
     open_places(lower, scan);
     for (int i = 0; i < scan->body.statements.count; i++) lower_statement(lower, body_at(scan, i));
     close_places(lower, scan);

@@ -1,36 +1,12 @@
 /* lower_sums: nests on a GPU whose loops are all reduced: sums over everything, in two launches,
- * and scatters, one row of the target at a time.
- *
- *     e[tokens[b,s],d] += x[b,s,d]    one block per token. The block of the first token with a row
- *                                     of e searches later tokens for the same row and adds their
- *                                     values in order. If e has fewer rows than there are tokens,
- *                                     one block per row does so.
+ * and scatters, one row of the target at a time: see map_scatter.c.
  */
 #include "lower/lower.h"
 
-/* Blocks of a sum in two launches; less work than MIN_WORK is not worth two. */
-/* AT_ONCE: entries that a thread checks before it checks the results of the others. */
-enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1 << 20 };
+/* Entries that a thread checks before it checks the results of the others. */
+enum { AT_ONCE = 8 };
 
 /* ---- sums over everything ---- */
-
-static bool sums_everything(const Lowering *lower, const Nest *nest) {
-    double work = 0;
-    LIST_EACH(const Member, member, &lower->kernel->members) {
-        if (!is_inside(member, nest)) continue;
-        if (!reduces_at(member, nest)) return false;
-        work += statement_work(member->statement);
-    }
-    return work >= MIN_WORK;
-}
-
-bool sums_in_two(const Lowering *lower, const Nest *nest) {
-    for (const Nest *at = nest; at; at = at->children.items[0]) {
-        if (at->member) return sums_everything(lower, nest);
-        if (at->children.count != 1 && !is_innermost(at)) return false;
-    }
-    return false;
-}
 
 TermOp reduction_op(TermOp of_sum, const Member *member) {
     return (TermOp)(of_sum + member->statement->reduction - REDUCE_SUM);
@@ -50,83 +26,31 @@ static void leave_part(Lowering *lower, long place, const Member *member) {
 
 void lower_parts_of_sums(Lowering *lower, Nest *nest) {
     int bindings = lower->binding_count, number = 0;
-    lower_shared_loop(lower, nest, 0, SHARED_BY_ALL);
+    lower_shared_loop(lower, nest, 0);
     LIST_EACH(Member, member, &lower->kernel->members)
-        if (reduces_at(member, nest)) leave_part(lower, PARTS * number++, member);
+        if (reduces_at(member, nest)) leave_part(lower, nest->map.parts * number++, member);
     lower->binding_count = bindings;
-    const size_t bytes = (size_t)lower->kernel->members.count * PARTS * 4;
+    const size_t bytes = (size_t)lower->kernel->members.count * (size_t)nest->map.parts * 4;
     if (bytes > lower->scratch_bytes) lower->scratch_bytes = bytes;
 }
 
-Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
+void lower_sums_of_parts(Lowering *lower, Nest *nest) {
     Arena *arena = lower->arena;
     int number = 0;
     begin_sums(lower, nest);
     LIST_EACH(Member, member, &lower->kernel->members) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum;
-        const Term *part =
-            term(arena, TERM_ADD, whole(lower, PARTS * number++), term(arena, TERM_THREAD));
+        const Term *part = term(arena, TERM_ADD, whole(lower, nest->map.parts * number++),
+                                term(arena, TERM_THREAD));
         lower_set(lower, sum,
                   term(arena, reduction_op(TERM_JOIN_SUM, member), sum, scratch_term(lower, part)));
         lower_set(lower, sum, term(arena, reduction_op(TERM_BLOCK_SUM, member), sum));
     }
     end_sums(lower, nest);
-    return (Launch){1, PARTS};
-}
-
-Launch launch_of_parts(void) {
-    return (Launch){PARTS, THREADS};
 }
 
 /* ---- scatters ---- */
-
-static long iterations_of(const Member *member, int from, int to) {
-    long iterations = 1;
-    for (int i = from; i < to; i++) iterations *= member->path[i]->size;
-    return iterations;
-}
-
-/* Rows of the target: the possible values of computed subscripts. */
-static long rows_of(const Member *member) {
-    const Expr *target = member->statement->target;
-    double rows = 1;
-    for (int i = 0; i < target->count; i++)
-        if (is_computed(target->args[i])) rows *= (double)target->tensor->axes[i]->size;
-    return rows <= MAX_ROWS ? (long)rows : 0;
-}
-
-static Member *only_member(const Lowering *lower, const Nest *nest) {
-    Member *only = NULL;
-    LIST_EACH(Member, member, &lower->kernel->members) {
-        if (!is_inside(member, nest)) continue;
-        if (only) return NULL;
-        only = member;
-    }
-    return only;
-}
-
-/* The row of an iteration is known outside the loops over columns: no computed subscript uses them,
- * as the second one of t[s + 1, c, c] does. */
-static bool row_is_outside_columns(const Member *member) {
-    const Expr *target = member->statement->target;
-    for (int i = 0; i < target->count; i++)
-        for (int k = 0; is_computed(target->args[i]) && k < member->kept; k++)
-            if (expr_uses_index(target->args[i], member->order[k])) return false;
-    return true;
-}
-
-bool scatters_rows(const Lowering *lower, const Nest *nest) {
-    const Member *member = only_member(lower, nest);
-    if (!member || member->kept == member->depth || !member->statement->accumulate ||
-        member->statement->reduction != REDUCE_NONE ||
-        member->statement->target->tensor->type != TYPE_REAL)
-        return false;
-    const double columns = (double)iterations_of(member, 0, member->kept);
-    return rows_of(member) > 1 && row_is_outside_columns(member) &&
-           columns < lower->program->target->threads &&
-           iterations_of(member, member->kept, member->depth) < 1L << 31;
-}
 
 /* The row that an iteration adds to, and the condition under which it exists. */
 static const Term *row_term(Lowering *lower, const Expr *target, const Term **inside) {
@@ -217,7 +141,8 @@ static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const Term *variable = last ? nest_terms(lower, last)->variable : NULL;
     const Term *column = named(lower, T_I64, "column");
-    lower_shared(lower, column, whole(lower, iterations_of(member, 0, member->kept)), BY_THREADS)
+    lower_shared(lower, column, whole(lower, scatter_iterations(member, 0, member->kept)),
+                 BY_THREADS)
         ->width = lanes_width(lanes);
     if (last) nest_terms(lower, last)->variable = lanes_from(lanes);
     lower_places(lower, member->path, member->kept, column);
@@ -232,7 +157,9 @@ typedef struct Additions {
 
 /* Sums the values of a row, column by column, and adds the sum to it. */
 static void lower_additions(Lowering *lower, Member *member, const Additions *additions) {
-    Lanes *lanes = member->kept ? lanes_around(lower, member->path[member->kept - 1]) : NULL;
+    Lanes *lanes = member->kept
+                       ? lanes_of(lower, member->path[member->kept - 1], member->path[0]->map.width)
+                       : NULL;
     const Term *sum = named(lower, T_F32, "sum");
     begin_columns(lower, member, lanes);
     if (lanes)
@@ -314,74 +241,33 @@ static void lower_listed(Lowering *lower, Member *member, const Relation *relati
     lower_end(lower);
 }
 
-/* The number of dimensions before the columns, if the last dimensions are the columns, whole and in
- * order; or -1. */
-static int before_columns(const Expr *access, const Member *member) {
-    int left = access->count;
-    for (int i = member->kept - 1; i >= 0; i--) {
-        const Expr *sub = left > 0 ? access->args[left - 1] : NULL;
-        if (!sub || sub->kind != EXPR_INDEX || sub->index != member->order[i] ||
-            access->tensor->axes[left - 1]->size != member->path[i]->size)
-            return -1;
-        left--;
-    }
-    return left;
-}
-
-/* True if whole rows of a tensor are added to whole rows of the target. */
-static bool adds_rows(const Member *member) {
+/* By a template for several columns at a time. */
+void lower_added_rows(Lowering *lower, const LaunchMap *map) {
+    const Member *member = scatter_member(lower->kernel, map->nest);
     const Expr *value = member->statement->value, *target = member->statement->target;
-    if (value->kind != EXPR_READ) return false;
-    int row = before_columns(value, member) - 1, last = before_columns(target, member) - 1;
-    if (row < 0 || last < 0 || value->args[row]->kind != EXPR_INDEX ||
-        value->args[row]->index != member->order[member->kept] || !is_computed(target->args[last]))
-        return false;
-    while (last >= 0 && is_computed(target->args[last])) last--;
-    for (; last >= 0; last--)
-        if (is_computed(target->args[last])) return false;
-    return true;
-}
-
-/* Uses a template for several columns at a time; rows: of the target. False if that is
- * impossible. */
-static bool lower_added_rows(Lowering *lower, const Member *member, const Relation *relation,
-                             long rows, Launch *launch) {
-    const Expr *value = member->statement->value, *target = member->statement->target;
-    const long columns = iterations_of(member, 0, member->kept);
-    if (!adds_rows(member)) return false;
-    const int width = value->tensor->type == TYPE_BF16 ? 8 : 4;
-    if (columns % width) return false;
-    const Tensor *lists[] = {relation->start, relation->list};
+    const Tensor *lists[] = {map->listed->start, map->listed->list};
     for (int i = 0; i < 2; i++) lower->used[lists[i]->id] = true;
     lower->written[target->tensor->id] = true;
-    lower_do(lower,
-             term(lower->arena, TERM_ADD_ROWS, whole(lower, width), array_term(lower, lists[0]),
-                  array_term(lower, lists[1]), whole(lower, rows), whole(lower, columns),
-                  pointer_term(lower, value), pointer_term(lower, target)));
-    *launch = (Launch){ceil_div(rows * columns / width, THREADS), THREADS};
-    return true;
+    lower_do(lower, term(lower->arena, TERM_ADD_ROWS, whole(lower, map->nest->map.width),
+                         array_term(lower, lists[0]), array_term(lower, lists[1]),
+                         whole(lower, map->rows), whole(lower, joined_iterations(map->nest)),
+                         pointer_term(lower, value), pointer_term(lower, target)));
 }
 
-Launch lower_scatter(Lowering *lower, Nest *nest) {
-    Member *member = only_member(lower, nest);
-    const Relation *relation = listed_rows(lower->program, member->statement);
-    Launch launch;
-    if (member->depth - member->kept != 1) relation = NULL;
-    if (relation && lower_added_rows(lower, member, relation, rows_of(member), &launch))
-        return launch;
-    long rows = rows_of(member), iterations = iterations_of(member, member->kept, member->depth);
-    bool by_iteration = !relation && rows > iterations;
-    long blocks = by_iteration ? iterations : rows;
-    const Term *block = named(lower, T_I64, by_iteration ? "own" : "row");
+void lower_scatter(Lowering *lower, const LaunchMap *map) {
+    Member *member = scatter_member(lower->kernel, map->nest);
+    const bool by_term = map->form == LAUNCH_SEARCHED_TERMS;
+    const Term *block = named(lower, T_I64, by_term ? "own" : "row");
+    const long terms = scatter_iterations(member, member->kept, member->depth);
     bind_scatter_names(lower);
     for (int i = 0; i < member->depth; i++) bind_loop(lower, member->path[i]);
-    if (!relation) lower_array(lower, named(lower, T_INT, "hits"), THREADS, NULL)->shared = true;
-    lower_shared(lower, block, whole(lower, blocks), BY_BLOCKS);
-    if (by_iteration) lower_first(lower, member);
-    if (relation)
-        lower_listed(lower, member, relation);
+    if (!map->listed)
+        lower_array(lower, named(lower, T_INT, "hits"), map->launch.threads, NULL)->shared = true;
+    lower_shared(lower, block, whole(lower, map->launch.blocks), BY_BLOCKS);
+    if (by_term) lower_first(lower, member);
+    if (map->listed)
+        lower_listed(lower, member, map->listed);
     else
-        lower_searched(lower, member, by_iteration ? block : whole(lower, 0), iterations);
+        lower_searched(lower, member, by_term ? block : whole(lower, 0), terms);
     lower_end(lower);
-    return (Launch){blocks, THREADS};
 }

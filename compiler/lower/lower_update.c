@@ -51,6 +51,7 @@ static Kernel *kernel_of(EntryLowering *lowering, const List *statements) {
         if (!nest_add(program, kernel, statements->items[i], false))
             nest_add(program, kernel, statements->items[i], true);
     choose_locals(program, kernel, users);
+    map_kernel(program, kernel);
     begin_kernel(&lowering->lower, kernel);
     return kernel;
 }
@@ -68,7 +69,7 @@ static EntryLowering *part_of(Module *module, Program *program, const LowerTarge
         arena_alloc(arena, ((size_t)program->tensors.count + 1) *
                                sizeof *lowering->lower.schedule->allocations);
     lowering->lower.block = &body->form.block;
-    name_tensors(&lowering->lower, lowering->target->apart);
+    name_tensors(&lowering->lower);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER) lowering->lower.names[i] = "weight";

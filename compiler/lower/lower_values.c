@@ -10,10 +10,6 @@
 
 /* ---- addresses ---- */
 
-bool is_computed(const Expr *sub) {
-    return sub->kind == EXPR_READ || sub->kind == EXPR_APPLY;
-}
-
 /* Loop indices that cannot leave the axis need no guard. */
 static bool stays_inside(Lowering *lower, const Expr *sub, const Axis *axis) {
     if (sub->kind == EXPR_INDEX) return true;

@@ -9,10 +9,9 @@
 #define KERNEL_H
 
 #include "analysis/contraction.h"
+#include "schedule/map.h"
 
 /* ---- loop nests ---- */
-
-typedef struct Nest Nest;
 
 /* A statement inside a nest. `order` has its loops from outside to inside; path[j] is the nest that
  * iterates order[j]. */
@@ -45,7 +44,8 @@ struct Nest {
     long total;
     const Expr *bound; /* iterations that are run, if data determines their number; or NULL */
     Nest *block;       /* a loop over one block: the loop over the blocks */
-    List children;     /* Nest * */
+    LoopMap map;
+    List children; /* Nest * */
 };
 
 /* A tensor used in one nest only is kept there. */
@@ -63,10 +63,11 @@ typedef struct Local {
 } Local;
 
 typedef struct Kernel {
-    List members; /* Member *, in program order */
-    Nest *root;   /* a list of loops and leaves: root->children; root itself iterates nothing */
-    List locals;  /* Local * */
-    double work;  /* operations */
+    List members;  /* Member *, in program order */
+    Nest *root;    /* a list of loops and leaves: root->children; root itself iterates nothing */
+    List locals;   /* Local * */
+    double work;   /* operations */
+    List launches; /* LaunchMap *, in order; empty: on a CPU */
 } Kernel;
 
 /* ---- schedule ---- */
@@ -103,6 +104,7 @@ typedef struct ScheduleUnit {
     bool few_rows; /* a product that may share a launch or a call */
     bool beside;   /* shares a launch or a call with the previous unit: neither accesses a tensor
                       that the other writes */
+    const ScanMap *scan; /* of a recurrence: see map */
     ExchangePhase phase; /* of an exchange; before overlap: the whole */
 } ScheduleUnit;
 
@@ -155,5 +157,13 @@ double touched_bytes(const Schedule *schedule, int first, int last);
 void plan(Schedule *schedule);
 /* The plan as text: one line per tensor with offset and lifetime, then the total. */
 char *print_plan(Arena *arena, const Schedule *schedule);
+
+/* map: sets the maps of loops, kernels and recurrences. */
+void map(Schedule *schedule);
+/* The first fault of the maps, or NULL. */
+const char *map_fault(Arena *arena, const Schedule *schedule);
+char *print_map(Arena *arena, const Schedule *schedule);
+/* The number of GPU threads that compute a position of a recurrence. */
+double scan_threads(const Statement *scan, const ScanMap *map);
 
 #endif

@@ -27,28 +27,51 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 bool is_inside(const Member *member, const Nest *nest);
 bool reduces_at(const Member *member, const Nest *nest);
 bool is_innermost(const Nest *nest);
+/* True for a tensor that is in a variable alone. */
+bool is_register(const Kernel *kernel, const Tensor *tensor);
 /* Iterations of the longest inner loops. */
 long iterations_inside(const Nest *nest);
-/* Distribution of the iterations of a shared loop. */
-typedef enum Sharing {
-    THREADS_ALONE,
-    COLUMNS_OF_THREADS,
-    COLUMNS_IN_SLICES, /* see lower_columns.c */
-    SHARED_IN_BLOCK,
-    SHARED_BY_ALL
-} Sharing;
-/* chain_of: the number of loops from `nest` inwards in which each member has its own element per
- * iteration. sharing_of: the threads that share the iterations inside the last. */
-int chain_of(const Kernel *kernel, const Nest *nest);
-Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length);
-/* True for several iterations of the outer loops of a nest, each long enough for many threads. */
-bool shares_iterations(const Kernel *kernel, const Nest *nest);
+/* The chain of a nest: its outer loops, in which each member has its own element per iteration. */
+typedef struct Chain {
+    int length;
+    Nest *last; /* of these loops */
+    long iterations;
+    LoopBy by; /* BY_ALL, BY_COLUMNS or BY_BLOCKS; an empty chain is a single block */
+} Chain;
+Chain chain_from(const Kernel *kernel, Nest *nest);
 /* True if threads may share an inner loop: each owns its elements or its partial sum. */
 bool threads_may_share(const Kernel *kernel, const Nest *nest, int level);
 /* The number of loops from `nest` inwards that can be shared as one. */
 int shared_chain(const Kernel *kernel, const Nest *nest, int level);
 /* The number of GPU threads among which the iterations of a statement are distributed. */
 double statement_threads(const Kernel *kernel, const Member *member);
+
+/* The last of the joined loops; the iterations of all of them. */
+Nest *last_joined(Nest *nest);
+long joined_iterations(const Nest *nest);
+
+/* ---- vector_access.c ---- */
+
+/* The index of the loop in an expression, or NULL. */
+const Index *index_of_loop(const Kernel *kernel, const Nest *nest, const Expr *expr);
+/* True if `width` adjacent iterations of a loop access adjacent elements. */
+bool lies_along(const Kernel *kernel, const Nest *nest, const Expr *access, int width);
+/* Iterations of an innermost loop that a thread runs together; 0 if one at a time is faster. alone:
+ * no other loop is shared with it; the last iterations may then be fewer. */
+int vector_width(Arena *arena, const Kernel *kernel, const Nest *nest, bool alone);
+/* The same of a loop that contains others. */
+int vector_width_around(Arena *arena, const Kernel *kernel, const Nest *nest);
+
+/* ---- map.c, map_scatter.c, map_scan.c ---- */
+
+/* Sets the maps of a kernel; root: NULL without statements. */
+void map_kernel(const Program *program, Kernel *kernel);
+/* Sets the map of a nest that is one scatter of rows, or returns false. */
+bool map_scatter(const Program *program, const Kernel *kernel, Nest *nest, LaunchMap *map);
+/* The only member of a nest, or NULL; iterations of its loops. */
+Member *scatter_member(const Kernel *kernel, const Nest *nest);
+long scatter_iterations(const Member *member, int from, int to);
+ScanMap *map_scan(const Program *program, const Statement *scan);
 
 /* ---- epilogue.c ---- */
 

@@ -1,4 +1,4 @@
-/* sharing: which threads of a GPU run the loops of a nest.
+/* sharing: which threads of a GPU may run the loops of a nest.
  *
  * The outer loops that no statement sums over become one, the chain. The threads of a block may
  * share the loops inside an iteration of the chain; all other loops run inside one thread.
@@ -43,7 +43,7 @@ static const Nest *only_child(const Nest *nest) {
     return child && !child->member ? child : NULL;
 }
 
-int chain_of(const Kernel *kernel, const Nest *nest) {
+static int chain_of(const Kernel *kernel, const Nest *nest) {
     int length = 0;
     for (; nest && !sums_at(kernel, nest, length); length++) nest = only_child(nest);
     return length;
@@ -86,22 +86,23 @@ long iterations_inside(const Nest *nest) {
     return most;
 }
 
-static bool is_register(const Kernel *kernel, const Member *member) {
-    const Local *local = local_in(kernel, member->statement->target->tensor);
+bool is_register(const Kernel *kernel, const Tensor *tensor) {
+    const Local *local = local_in(kernel, tensor);
     return local && local->kind == LOCAL_SCALAR && !local->stored;
 }
 
 /* True if the loop stores a value that other threads may read. */
 static bool stores_inside(const Kernel *kernel, const Nest *nest) {
     LIST_EACH(const Member, member, &kernel->members)
-        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(kernel, member))
+        if (is_inside(member, nest) && !reduces_at(member, nest) &&
+            !is_register(kernel, member->statement->target->tensor))
             return true;
     return false;
 }
 
-Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length) {
+static LoopBy sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length) {
     bool across = false, scatter = false, stores = false;
-    if (is_innermost(last)) return THREADS_ALONE;
+    if (is_innermost(last)) return BY_ALL;
     for (int i = 0; i < last->children.count; i++)
         stores |= stores_inside(kernel, last->children.items[i]);
     LIST_EACH(const Member, member, &kernel->members) {
@@ -109,33 +110,34 @@ Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int
         scatter |= scatters(member);
         across |= member->across && member->kept == length;
     }
-    if (scatter) return THREADS_ALONE;
-    if (has_rows(kernel, nest)) return SHARED_IN_BLOCK;
-    if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
-    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
+    if (scatter) return BY_ALL;
+    if (has_rows(kernel, nest)) return BY_BLOCKS;
+    if (iterations_inside(last) <= FEW_ITERATIONS) return BY_ALL;
+    return across && !stores ? BY_COLUMNS : BY_BLOCKS;
 }
 
-/* The chain of a nest. */
-typedef struct Chain {
-    int length;
-    long iterations;
-    Sharing sharing; /* of the loops inside; an empty chain is a single block */
-} Chain;
-
-static Chain chain_from(const Kernel *kernel, const Nest *nest) {
-    Chain chain = {chain_of(kernel, nest), 1, SHARED_IN_BLOCK};
-    const Nest *last = nest;
+Chain chain_from(const Kernel *kernel, Nest *nest) {
+    Chain chain = {chain_of(kernel, nest), nest, 1, BY_BLOCKS};
     for (int i = 0; i < chain.length; i++) {
-        last = i ? last->children.items[0] : nest;
-        chain.iterations *= last->size;
+        if (i) chain.last = chain.last->children.items[0];
+        chain.iterations *= chain.last->size;
     }
-    if (chain.length) chain.sharing = sharing_of(kernel, nest, last, chain.length);
+    if (chain.length) chain.by = sharing_of(kernel, nest, chain.last, chain.length);
     return chain;
 }
 
-bool shares_iterations(const Kernel *kernel, const Nest *nest) {
-    const Chain chain = chain_from(kernel, nest);
-    return chain.iterations > 1 && chain.sharing != THREADS_ALONE;
+Nest *last_joined(Nest *nest) {
+    for (int i = nest->map.joined; i > 1; i--) nest = nest->children.items[0];
+    return nest;
+}
+
+long joined_iterations(const Nest *nest) {
+    long iterations = nest->size;
+    for (int i = nest->map.joined; i > 1; i--) {
+        nest = nest->children.items[0];
+        iterations *= nest->size;
+    }
+    return iterations;
 }
 
 /* True if the loop contains only sums over it; several blocks can then share each sum. */
@@ -158,12 +160,12 @@ double statement_threads(const Kernel *kernel, const Member *member) {
     if (!member->depth || scatters_alone(kernel, member)) return all;
     const Chain chain = chain_from(kernel, member->path[0]);
     const int length = chain.length;
-    if (chain.sharing == THREADS_ALONE || member->depth == length) return (double)chain.iterations;
+    if (chain.by == BY_ALL || member->depth == length) return (double)chain.iterations;
     const Nest *inner = member->path[length];
     if (!threads_may_share(kernel, inner, length)) return (double)chain.iterations;
-    const bool parts = chain.sharing == COLUMNS_OF_THREADS || !length;
+    const bool parts = chain.by == BY_COLUMNS || !length;
     const double most = parts && holds_only_sums(kernel, inner) ? INFINITY
-                        : chain.sharing == COLUMNS_OF_THREADS   ? THREADS_PER_COLUMN
+                        : chain.by == BY_COLUMNS                ? THREADS_PER_COLUMN
                                                                 : BLOCK_THREADS;
     double inside = 1;
     for (int i = shared_chain(kernel, inner, length); i > 0; i--)

@@ -270,5 +270,9 @@ Device *device_open(const char *name);
 Device *device_cpu(void);
 void device_close(Device *device);
 AUTO_POINTER(Device, device_close)
+/* The machine that its programs are compiled for. */
+static inline const MoecTarget *device_target(const Device *device) {
+    return moec_target(device->apart ? "cuda" : "c");
+}
 
 #endif

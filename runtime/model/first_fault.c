@@ -20,7 +20,7 @@ static MoecProgram *program_again(MoecCompiler *compiler, const Call *call) {
     if (call->model->trains) moec_trains(compiler);
     MoecProgram *program =
         moec_compile(compiler, compiled_graph(call), graph->batch, graph->context, graph->tokens);
-    if (program) moec_lower(compiler, program, call->model->device->apart);
+    if (program) moec_lower(compiler, program, device_target(call->model->device));
     return program && reports_good(compiler) ? program : NULL;
 }
 

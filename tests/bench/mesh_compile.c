@@ -15,7 +15,7 @@ static double seconds(const char *const *arguments, long batch, int on_mesh) {
     const clock_t began = clock();
     if (on_mesh && !moec_set_mesh(compiler, arguments[3], 0)) exit(1);
     Program *program = on_mesh ? moec_compile_local(compiler, MOEC_TRAIN, batch, 0) : moec_compile(compiler, MOEC_TRAIN, batch, 0, 0);
-    if (program) moec_lower(compiler, program, true);
+    if (program) moec_lower(compiler, program, &target_device);
     if (!program || !moec_schedule(compiler, program) || moec_failed(compiler)) {
         fputs(moec_reports(compiler), stderr);
         exit(1);

@@ -362,7 +362,7 @@ static int run_command(void *data) {
     }
     const char *text = moec_failed(compiler) ? NULL
                        : command->pass       ? moec_dump(compiler, (MoecGraph)command->graph,
-                                                         command->pass, command->device)
+                                                         command->pass, moec_target(command->device ? "cuda" : "c"))
                                              : moec_cost_text(compiler);
     return finish(compiler, text && !moec_failed(compiler));
 }

@@ -18,7 +18,7 @@ static int use(MoecCompiler *compiler) {
     const char *text = moec_emit_c(compiler, programs, count, true);
     int ok = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
     const char *const *names = moec_passes(&passes);
-    for (int i = 0; i < passes; i++) ok = ok && moec_dump(compiler, MOEC_TRAIN, names[i], false);
+    for (int i = 0; i < passes; i++) ok = ok && moec_dump(compiler, MOEC_TRAIN, names[i], moec_target("c"));
     MoecProgram *again = moec_compile(compiler, MOEC_FORWARD, 1, 4, 0);
     MoecInterpreter *eval = again ? moec_interpreter_new(compiler, again) : NULL;
     ok = ok && eval;

@@ -407,7 +407,7 @@ static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
 
 /* The last row of the passes is emitted. */
 static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *kernels) {
-    const char *dumped = moec_dump(compiler, graph, "emit", true);
+    const char *dumped = moec_dump(compiler, graph, "emit", &target_device);
     assert_non_null(dumped);
     assert_true(strlen(dumped) > strlen(kernels));
     assert_string_equal(dumped + strlen(dumped) - strlen(kernels), kernels);

@@ -48,7 +48,7 @@ static void fill(const Program *program, Interpreter *eval) {
 static Interpreter *run(MoecCompiler *compiler, MoecGraph graph, Program **program) {
     *program = moec_compile(compiler, graph, 0, 0, 0);
     if (!*program) fail_msg("%s", moec_reports(compiler));
-    moec_lower(compiler, *program, false);
+    moec_lower(compiler, *program, &target_processor);
     Interpreter *eval = interpreter_new(*program);
     fill(*program, eval);
     const char *message = interpreter_run(eval, 3, true);

@@ -397,8 +397,8 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
              : meshes                    ? check_mesh(&trial, path, &spec->random, tally)
                                          : check_model(&trial, &spec->random);
         if (ok && !attempt && make == make_masks) {
-            char *evaluation = memory_format("%s", moec_dump(trial.compiler, MOEC_FORWARD, "route", false));
-            const char *training = moec_dump(trial.compiler, MOEC_TRAIN, "route", false);
+            char *evaluation = memory_format("%s", moec_dump(trial.compiler, MOEC_FORWARD, "route", moec_target("c")));
+            const char *training = moec_dump(trial.compiler, MOEC_TRAIN, "route", moec_target("c"));
             masks_count(spec->text, training, &tally->masks);
             if (trains_all(evaluation, training)) ok = fail(&trial, "training computes all entries of a network, evaluation does not");
             free(evaluation);

@@ -15,10 +15,13 @@
 
 #include "driver/driver.h"
 #include "module/lowered.h"
+#include "schedule/nest.h"
 
 #include "random_forms.h"
 
 /* ---- modules ---- */
+
+static const Target *const targets[] = {&target_processor, &target_device};
 
 /* A model, lowered up to a pass. */
 typedef struct Planted {
@@ -35,11 +38,11 @@ static Fault fault_of(const Planted *planted) {
     return module_check(planted->module, planted->compiler->scratch);
 }
 
-static Planted lowered(const char *spec, const char *model, MoecGraph graph, bool device, const char *pass) {
+static Planted lowered(const char *spec, const char *model, MoecGraph graph, const Target *target, const char *pass) {
     Planted planted = {.compiler = moec_open(spec, model, NULL, 0, NULL)};
     MoecProgram *program = moec_compile(planted.compiler, graph, 0, 0, graph == MOEC_DECODE);
     assert_non_null(program);
-    planted.module = lowered_module(planted.compiler, &program, 1, device, pass);
+    planted.module = lowered_module(planted.compiler, &program, 1, target, pass);
     assert_non_null(planted.module);
     planted.entry = planted.module->entries.items[0];
     planted.arena = planted.module->arena;
@@ -150,7 +153,7 @@ static bool is_loop_name(const FormNode *node, const Term *term) {
 /* x[s] becomes x[s + 1]. */
 static void test_offset(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "parallel");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_processor, "parallel");
     const Place place = find(&planted, FORM_SET, 0, is_memory);
     const Term *element = place.part, *one = term_whole(planted.arena, 1);
     replace(&planted, &place,
@@ -165,12 +168,12 @@ static bool is_row(const FormNode *node, const Term *term) {
 /* y[s * 64 + d] becomes y[s * 63 + d]; the rows of a product become longer. */
 static void test_stride(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "parallel");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_processor, "parallel");
     const Place place = find(&planted, FORM_SET, 0, is_row);
     replace(&planted, &place,
             term(planted.arena, TERM_MUL, place.part->args[0], term_whole(planted.arena, place.part->args[1]->whole - 1)));
     expect(&planted, FAULT_WRITER);
-    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     HostStep *step = find_step(&planted.entry->steps, STEP_PRODUCT, any_step);
     ((Product *)planted.module->products.items[step->product.row])->a_m++;
     expect(&planted, FAULT_BOUNDS);
@@ -184,7 +187,7 @@ static bool is_slot(const FormNode *node, const Term *term) {
 /* x[(i & 1) * 64 + d] becomes x[i * 64 + d]. */
 static void test_slot(void **state) {
     (void)state;
-    Planted planted = lowered("models/gpt2.moe", "gpt2_small", MOEC_TRAIN, false, "parallel");
+    Planted planted = lowered("models/gpt2.moe", "gpt2_small", MOEC_TRAIN, &target_processor, "parallel");
     const Place place = find(&planted, FORM_SET, 0, is_slot);
     replace(&planted, &place, place.part->args[0]);
     expect(&planted, FAULT_BOUNDS);
@@ -198,7 +201,7 @@ static bool is_guarded(const FormNode *node, const Term *term) {
 /* s - 1 >= 0 ? x[s - 1] : 0 becomes x[s - 1]. */
 static void test_guard(void **state) {
     (void)state;
-    Planted planted = lowered("models/hybrid.moe", "mamba2_small", MOEC_FORWARD, true, "loops");
+    Planted planted = lowered("models/hybrid.moe", "mamba2_small", MOEC_FORWARD, &target_device, "loops");
     const Place place = find(&planted, FORM_LET, 0, is_guarded);
     replace(&planted, &place, place.part->args[1]);
     expect(&planted, FAULT_BOUNDS);
@@ -207,7 +210,7 @@ static void test_guard(void **state) {
 /* An integer is stored as a float. */
 static void test_type(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "loops");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, &target_processor, "loops");
     const Place place = find(&planted, FORM_SET, 1, always);
     place.node->values[1] = term_whole(planted.arena, 1);
     expect(&planted, FAULT_SCOPE);
@@ -216,11 +219,11 @@ static void test_type(void **state) {
 /* A variable of one kernel is used in another one; an array that is no parameter. */
 static void test_scope(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "loops");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, &target_processor, "loops");
     const Place place = find(&planted, FORM_SET, 0, is_loop_name);
     replace(&planted, &place, term_variable(planted.arena, T_I64, "other"));
     expect(&planted, FAULT_SCOPE);
-    planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "names");
+    planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, &target_processor, "names");
     LoopKernel *kernel = planted.module->kernels.items[0];
     kernel->params.count--;
     HostStep *step = find_step(&planted.entry->steps, STEP_LAUNCH, any_step);
@@ -236,7 +239,7 @@ static bool is_owner(const FormNode *node, const Term *term) {
 /* All threads of a block store its result. */
 static void test_owner(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "owners");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "owners");
     const Place place = find(&planted, FORM_IF, 0, is_owner);
     *place.node = *place.node->body.first;
     expect(&planted, FAULT_WRITER);
@@ -245,7 +248,7 @@ static void test_owner(void **state) {
 /* A barrier is removed; a barrier that only some threads reach. */
 static void test_barrier(void **state) {
     (void)state;
-    Planted planted = lowered("tests/layers.moe", "groups", MOEC_DECODE, true, "names");
+    Planted planted = lowered("tests/layers.moe", "groups", MOEC_DECODE, &target_device, "names");
     Fault fault = {0};
     for (int i = 0; i < planted.module->kernels.count && !fault.what; i++) {
         LoopKernel *kernel = planted.module->kernels.items[i];
@@ -256,7 +259,7 @@ static void test_barrier(void **state) {
         }
     }
     expect(&planted, FAULT_BARRIER);
-    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     const Place place = find(&planted, FORM_IF, 0, is_owner);
     form_add(planted.arena, &place.node->body, FORM_BARRIER);
     expect(&planted, FAULT_BARRIER);
@@ -271,7 +274,7 @@ static bool is_next_slot(const FormNode *node, const Term *term) {
 static void test_carried_slots(void **state) {
     (void)state;
     for (int distance = 0; distance <= 2; distance += 2) {
-        Planted planted = lowered("tests/layers.moe", "scores_of_before", MOEC_DECODE, true, "names");
+        Planted planted = lowered("tests/layers.moe", "scores_of_before", MOEC_DECODE, &target_device, "names");
         Fault fault = {0};
         for (int i = 0; i < planted.module->kernels.count && !fault.what; i++) {
             LoopKernel *kernel = planted.module->kernels.items[i];
@@ -302,8 +305,8 @@ static bool is_stored(const FormNode *node, const Term *term) {
 /* An iteration of a parallel loop reads an element that another one stores: on a CPU, between blocks of a GPU. */
 static void test_race(void **state) {
     (void)state;
-    for (int device = 0; device < 2; device++) {
-        Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, device, "names");
+    for (int i = 0; i < 2; i++) {
+        Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, targets[i], "names");
         Place store = {0};
         buffers = planted.entry->buffers;
         const Place loop = find(&planted, FORM_FOR, 1, is_parallel);
@@ -317,16 +320,79 @@ static void test_race(void **state) {
     }
 }
 
+/* ---- faults of the map ---- */
+
+static const Schedule *mapped(MoecCompiler **compiler, const Target *target) {
+    *compiler = moec_open("models/tiny.moe", "tiny", NULL, 0, NULL);
+    MoecProgram *program = moec_compile(*compiler, MOEC_TRAIN, 0, 0, 0);
+    assert_non_null(program);
+    moec_lower(*compiler, program, target);
+    const Schedule *schedule = moec_schedule(*compiler, program);
+    assert_null(map_fault((*compiler)->arena, schedule));
+    return schedule;
+}
+
+/* The first kernel with a nest that is distributed so; its launch and the nest. */
+static Kernel *kernel_by(const List *units, LoopBy by, LaunchMap **launch, Nest **nest) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        for (int j = 0; unit->kernel && j < unit->kernel->launches.count; j++) {
+            *launch = unit->kernel->launches.items[j];
+            *nest = (*launch)->nest;
+            if ((*nest)->map.by == by) return unit->kernel;
+        }
+        Kernel *inside = kernel_by(&unit->body, by, launch, nest);
+        if (inside) return inside;
+    }
+    return NULL;
+}
+
+typedef struct MapFault {
+    LoopBy by; /* of the loops of a nest that is changed */
+    const char *found;
+} MapFault;
+
+/* A launch without whole warps; a nest without a launch; loops of other threads; joined loops that do not exist, or whose iterations
+ * add to one element; vectors of a width that the loop is no multiple of; a sum that is not independent. */
+static void test_map(void **state) {
+    (void)state;
+    static const MapFault faults[] = {{BY_BLOCKS, "a launch of"},    {BY_BLOCKS, "exactly one launch"},
+                                      {BY_BLOCKS, "wrong threads"},  {BY_ALL, "does not have"},
+                                      {BY_COLUMNS, "same element"},  {BY_ALL, "several iterations together"},
+                                      {BY_COLUMNS, "not independent"}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        MoecCompiler *compiler;
+        LaunchMap *launch;
+        Nest *nest;
+        const Schedule *schedule = mapped(&compiler, &target_device);
+        Kernel *kernel = kernel_by(&schedule->units, faults[i].by, &launch, &nest);
+        assert_non_null(kernel);
+        if (i == 0) launch->launch.threads = 48;
+        if (i == 1) kernel->launches.count = 0;
+        if (i == 2) nest->map.by = BY_THREADS;
+        if (i == 3 || i == 4) nest->map.joined++;
+        if (i == 5) nest->map.width = 7;
+        if (i == 6) ((Nest *)last_joined(nest)->children.items[0])->map.independent = true;
+        const char *fault = map_fault(compiler->arena, schedule);
+        assert_non_null(fault);
+        if (!strstr(fault, faults[i].found)) fail_msg("%s, not %s", fault, faults[i].found);
+        moec_close(compiler);
+    }
+    MoecCompiler *compiler;
+    mapped(&compiler, &target_processor);
+    moec_close(compiler);
+}
+
 /* ---- faults of host steps ---- */
 
 /* A gradient that several kernels add to is not cleared; two steps in the wrong order. */
 static void test_clear(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "names");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_processor, "names");
     assert_true(planted.entry->gradients.count > 0);
     planted.entry->gradients.count = 0;
     expect(&planted, FAULT_FLOW);
-    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     List *steps = &planted.entry->steps;
     void *first = steps->items[0];
     steps->items[0] = steps->items[steps->count - 1];
@@ -337,7 +403,7 @@ static void test_clear(void **state) {
 /* A buffer gets the memory of another one that is in use. */
 static void test_lifetime(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "names");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_processor, "names");
     Buffer *first = NULL;
     for (int i = 0; i < planted.entry->program->tensors.count; i++) {
         Buffer *buffer = &planted.entry->buffers[i];
@@ -382,7 +448,7 @@ static PlantedExchange exchanging(void) {
     assert_true(moec_set_mesh(planted.compiler, "data=4,expert=4", 0));
     moec_divide(planted.compiler, 1);
     MoecProgram *program = moec_compile(planted.compiler, MOEC_TRAIN, 0, 0, 0);
-    planted.module = lowered_module(planted.compiler, &program, 1, false, "names");
+    planted.module = lowered_module(planted.compiler, &program, 1, &target_processor, "names");
     planted.entry = planted.module->entries.items[0];
     planted.arena = planted.module->arena;
     assert_null(fault_of(&planted).what);
@@ -453,10 +519,10 @@ static bool has_loops(const HostStep *step) {
 /* More blocks than the kernel expects; more threads than a machine has. */
 static void test_grid(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     find_step(&planted.entry->steps, STEP_LAUNCH, has_loops)->launch.launch.blocks *= 2;
     expect(&planted, FAULT_LAUNCH);
-    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     find_step(&planted.entry->steps, STEP_LAUNCH, has_loops)->launch.launch.threads = 2048;
     expect(&planted, FAULT_LAUNCH);
 }
@@ -464,7 +530,7 @@ static void test_grid(void **state) {
 /* Two arguments of a launch are swapped. */
 static void test_argument_order(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, &target_device, "names");
     HostStep *step = find_step(&planted.entry->steps, STEP_LAUNCH, has_loops);
     const List kept = step->launch.arguments;
     step->launch.arguments = (List){0};
@@ -485,12 +551,12 @@ static void report_seed(int signal_number) {
     raise(signal_number);
 }
 
-static void lower_graphs(const char *path, MoecGraph first, MoecGraph second, bool device) {
+static void lower_graphs(const char *path, MoecGraph first, MoecGraph second, const Target *target) {
     MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, NULL);
     const bool decodes = first == MOEC_DECODE;
     MoecProgram *programs[2] = {moec_compile(compiler, first, decodes, decodes ? 12 : 0, decodes),
                                 moec_compile(compiler, second, decodes, decodes ? 12 : 0, decodes ? 5 : 0)};
-    if (!moec_failed(compiler)) assert_non_null(lowered_module(compiler, programs, 2, device, "check"));
+    if (!moec_failed(compiler)) assert_non_null(lowered_module(compiler, programs, 2, target, "check"));
     moec_close(compiler);
 }
 
@@ -511,7 +577,7 @@ static bool lower_on_mesh(const char *path, const char *mesh) {
     moec_divide(compiler, 4);
     MoecProgram *program = moec_compile(compiler, MOEC_TRAIN, 8, 0, 0);
     const bool good = program && !moec_failed(compiler);
-    const Module *module = good ? lowered_module(compiler, &program, 1, false, "check") : NULL;
+    const Module *module = good ? lowered_module(compiler, &program, 1, &target_processor, "check") : NULL;
     assert_true(module || !good);
     if (good) count_exchanges(&((const Entry *)module->entries.items[0])->steps);
     moec_close(compiler);
@@ -524,10 +590,10 @@ static void lower_model(void (*make)(Spec *spec, uint64_t seed), uint64_t seed, 
     make(spec, seed);
     FILE *file = fopen(path, "w");
     assert_true(file && fputs(spec->text, file) >= 0 && fclose(file) == 0);
-    for (int device = 0; device < 2; device++) {
-        lower_graphs(path, MOEC_TRAIN, MOEC_UPDATE, device);
-        lower_graphs(path, MOEC_FORWARD, MOEC_MEASURE, device);
-        if (spec->causal) lower_graphs(path, MOEC_DECODE, MOEC_DECODE, device);
+    for (int i = 0; i < 2; i++) {
+        lower_graphs(path, MOEC_TRAIN, MOEC_UPDATE, targets[i]);
+        lower_graphs(path, MOEC_FORWARD, MOEC_MEASURE, targets[i]);
+        if (spec->causal) lower_graphs(path, MOEC_DECODE, MOEC_DECODE, targets[i]);
     }
     if (!lower_on_mesh(path, "data=4,expert=2")) lower_on_mesh(path, "data=4,expert=1");
     free(spec);
@@ -561,7 +627,7 @@ static HostStep *first_call(const List *steps) {
 /* A call of a kernel that freestanding programs do not have. */
 static void test_freestanding(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_DECODE, false, "parallel");
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_DECODE, &target_processor, "parallel");
     refuse_freestanding(planted.module, &planted.compiler->reports);
     assert_false(moec_failed(planted.compiler));
     HostStep *call = first_call(&planted.entry->steps);
@@ -576,7 +642,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
-        cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_map), cmocka_unit_test(test_clear),
         cmocka_unit_test(test_carried_slots),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
         cmocka_unit_test(test_race),   cmocka_unit_test(test_freestanding),

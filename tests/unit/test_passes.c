@@ -67,6 +67,7 @@ static void test_wrong_orders(void **state) {
                                            {"storage", "precision", "storage"},
                                            {"pad", "storage", "pad"},
                                            {"plan", "fuse", "plan"},
+                                           {"map", "plan", "map"},
                                            {"licm", "owners", "licm"},
                                            {"guards", "vectors", "guards"},
                                            {"barriers", "shared", "barriers"},

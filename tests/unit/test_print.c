@@ -12,13 +12,14 @@
 
 enum { PRINTS = 2 };
 
-static void check(const char *file, const char *model, MoecGraph graph, bool device, const char *expected) {
+static void check(const char *file, const char *model, MoecGraph graph, const Target *target, const char *expected) {
     static const char *const sets[] = {"train.precision=bf16"};
     MoecCompiler *compiler = moec_open(file, model, sets, 1, NULL);
     MoecProgram *programs[2] = {moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE)};
     const int count = graph == MOEC_TRAIN ? 2 : 1;
+    const bool device = target->launches;
     if (count == 2) programs[1] = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0);
-    const Module *module = lowered_module(compiler, programs, count, device, "names");
+    const Module *module = lowered_module(compiler, programs, count, target, "names");
     assert_non_null(module);
     const unsigned long long before = arena_hash(compiler->arena);
     Arena *arena = arena_new();
@@ -41,14 +42,14 @@ static void check(const char *file, const char *model, MoecGraph graph, bool dev
 
 static void test_host(void **state) {
     (void)state;
-    check("models/tiny.moe", "tiny_moe", MOEC_TRAIN, false, "static void run_update(");
-    check("models/tiny.moe", "tiny_moe", MOEC_DECODE, false, "moec_attend_step(");
+    check("models/tiny.moe", "tiny_moe", MOEC_TRAIN, &target_processor, "static void run_update(");
+    check("models/tiny.moe", "tiny_moe", MOEC_DECODE, &target_processor, "moec_attend_step(");
 }
 
 static void test_device(void **state) {
     (void)state;
-    check("models/tiny.moe", "tiny_moe", MOEC_TRAIN, true, "[&](long row, long column");
-    check("models/tiny.moe", "tiny_moe", MOEC_DECODE, true, "moec_attend_");
+    check("models/tiny.moe", "tiny_moe", MOEC_TRAIN, &target_device, "[&](long row, long column");
+    check("models/tiny.moe", "tiny_moe", MOEC_DECODE, &target_device, "moec_attend_");
 }
 
 int main(void) {

@@ -171,7 +171,7 @@ static void check(const char *file, const char *model, MoecGraph graph, const ch
     }
     MoecProgram *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE);
     if (!program) fail_msg("%s", moec_reports(compiler));
-    const Module *module = lowered_module(compiler, &program, 1, true, "names");
+    const Module *module = lowered_module(compiler, &program, 1, &target_device, "names");
     const unsigned long long before = arena_hash(compiler->arena);
     Arena *arena = arena_new();
     const Entry *entry = module->entries.items[0];

@@ -49,7 +49,7 @@ static Program *compile(const Case *one, long rows, MoecCompiler **compiler) {
     if (moec_failed(*compiler)) fail_msg("%s", moec_reports(*compiler));
     Program *program = moec_compile(*compiler, MOEC_TRAIN, 0, 0, 0);
     if (!program) fail_msg("%s", moec_reports(*compiler));
-    moec_lower(*compiler, program, false);
+    moec_lower(*compiler, program, &target_processor);
     return program;
 }
 

@@ -30,9 +30,9 @@ enum {
     LOGITS = 64 * 80
 };
 
-/* A decode step of the model, as compiled for a CPU or GPU. */
+/* A decode step of the model, as compiled for a target language. */
 static MoecProgram *open_step(MoecCompiler **compiler, const char *model, const char *set,
-                              bool device, long batch, long tokens) {
+                              const char *language, long batch, long tokens) {
     char path[] = "/tmp/moec-test-traffic-XXXXXX.moe";
     int file = mkstemps(path, 4);
     assert_true(file >= 0);
@@ -43,13 +43,13 @@ static MoecProgram *open_step(MoecCompiler **compiler, const char *model, const 
     if (moec_failed(*compiler)) fail_msg("%s", moec_reports(*compiler));
     MoecProgram *step = moec_compile(*compiler, MOEC_DECODE, batch, 0, tokens);
     assert_non_null(step);
-    moec_lower(*compiler, step, device);
+    moec_lower(*compiler, step, moec_target(language));
     return step;
 }
 
-static double measure(bool device, long tokens, const char *set) {
+static double measure(const char *language, long tokens, const char *set) {
     MoecCompiler *compiler;
-    MoecProgram *step = open_step(&compiler, "m", set, device, 1, tokens);
+    MoecProgram *step = open_step(&compiler, "m", set, language, 1, tokens);
     double bytes = moec_weight_traffic(step);
     moec_close(compiler);
     return bytes;
@@ -58,26 +58,26 @@ static double measure(bool device, long tokens, const char *set) {
 static void a_step_reads_what_it_needs(void **state) {
     (void)state;
     const double always = NORMS + ROUTERS + ATTENTION + LOGITS;
-    assert_true(measure(false, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
-    assert_true(measure(true, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
+    assert_true(measure("c", 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
+    assert_true(measure("cuda", 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
     /* Dispatched rows of more tokens, but no expert more than once. */
-    assert_true(measure(false, 3, "train.precision=f32") == 4 * (always + 3 * ROW + 6 * PART));
-    assert_true(measure(false, 8, "train.precision=f32") == 4 * (always + 8 * ROW + 8 * PART));
-    assert_true(measure(false, 1, "tie_embeddings=true") == 4 * (always + 2 * PART));
+    assert_true(measure("c", 3, "train.precision=f32") == 4 * (always + 3 * ROW + 6 * PART));
+    assert_true(measure("c", 8, "train.precision=f32") == 4 * (always + 8 * ROW + 8 * PART));
+    assert_true(measure("c", 1, "tie_embeddings=true") == 4 * (always + 2 * PART));
 }
 
 /* Scores of a selection are exact. */
 static void products_that_round_read_halves(void **state) {
     (void)state;
     const double halves = 4 * (NORMS + ROUTERS + ROW) + 2 * (ATTENTION + LOGITS + 2 * PART);
-    assert_true(measure(false, 1, "train.precision=bf16") == halves);
-    assert_true(measure(true, 1, "train.precision=bf16") == halves);
-    assert_true(measure(true, 1, "tie_embeddings=true") == measure(false, 1, "tie_embeddings=true"));
+    assert_true(measure("c", 1, "train.precision=bf16") == halves);
+    assert_true(measure("cuda", 1, "train.precision=bf16") == halves);
+    assert_true(measure("cuda", 1, "tie_embeddings=true") == measure("c", 1, "tie_embeddings=true"));
 }
 
 static double cached(const char *model, const char *set, long batch, long positions) {
     MoecCompiler *compiler;
-    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), positions);
+    double bytes = moec_cache_traffic(open_step(&compiler, model, set, "c", batch, 1), positions);
     moec_close(compiler);
     return bytes;
 }

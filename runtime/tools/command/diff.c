@@ -145,8 +145,8 @@ static char *key_of(const Lines *lines, const char *line) {
 }
 
 static Lines lines_of(MoecCompiler *compiler, bool equations) {
-    Lines lines = {.text =
-                       memory_format("%s", moec_dump(compiler, MOEC_FORWARD, "elaborate", false)),
+    Lines lines = {.text = memory_format(
+                       "%s", moec_dump(compiler, MOEC_FORWARD, "elaborate", moec_target("c"))),
                    .temporaries = json_object(),
                    .mates = json_object()};
     lines.items = memory_new(MAX_LINES * sizeof *lines.items);

@@ -13,10 +13,10 @@ typedef struct Outputs {
     bool json;
 } Outputs;
 
-static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, MoecCeilings ceilings,
-                       MoecExplainForm form, const char *path) {
-    moec_use_externs(compiler, device ? "cuda" : "c");
-    const char *text = moec_explain(compiler, graph, device, ceilings, form);
+static bool write_form(MoecCompiler *compiler, MoecGraph graph, const char *target,
+                       MoecCeilings ceilings, MoecExplainForm form, const char *path) {
+    moec_use_externs(compiler, target);
+    const char *text = moec_explain(compiler, graph, moec_target(target), ceilings, form);
     if (!text) return reports_good(compiler);
     if (!path) return fputs(text, stdout) >= 0;
     if (!file_write(path, text, strlen(text))) return false;
@@ -24,17 +24,17 @@ static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, Moe
     return true;
 }
 
-static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
+static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, const char *target,
                            MoecCeilings ceilings, const Outputs *outputs) {
     bool good = true;
     if (outputs->svg)
-        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_SVG, outputs->svg);
+        good = write_form(compiler, graph, target, ceilings, MOEC_EXPLAIN_SVG, outputs->svg);
     if (good && outputs->dot)
-        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_DOT, outputs->dot);
+        good = write_form(compiler, graph, target, ceilings, MOEC_EXPLAIN_DOT, outputs->dot);
     if (good && outputs->json)
-        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_JSON, NULL);
+        good = write_form(compiler, graph, target, ceilings, MOEC_EXPLAIN_JSON, NULL);
     if (outputs->svg || outputs->dot || outputs->json) return good;
-    return write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_TEXT, NULL);
+    return write_form(compiler, graph, target, ceilings, MOEC_EXPLAIN_TEXT, NULL);
 }
 
 /* The collectives of a mesh, instead of the units of work. */
@@ -70,13 +70,13 @@ int command_explain(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
-    bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
     if (products < 0 || memory < 0)
         return arguments_wrong(command, "omit them: the peaks of this machine are measured",
                                "--peak-gflops and --peak-gbytes must be above 0");
-    if (mesh && (outputs.svg || outputs.dot || outputs.json || graph == MOEC_DECODE || device))
+    if (mesh && (outputs.svg || outputs.dot || outputs.json || graph == MOEC_DECODE ||
+                 strcmp(target, "cuda") == 0))
         return arguments_wrong(
             command, "omit them, or --mesh",
             "--mesh has no --svg, --dot, --json, --target cuda or --mode decode");
@@ -88,7 +88,7 @@ int command_explain(const Command *command, int argc, char **argv) {
     if (mesh) return write_mesh(compiler, graph, mesh, machine) ? 0 : EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = device_ceiling_read(device_cpu());
-    bool good = write_pictures(compiler, graph, device,
+    bool good = write_pictures(compiler, graph, target,
                                (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
     return good ? 0 : EXIT_INPUT;
 }

@@ -231,7 +231,6 @@ int command_dump(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, OPTIONS(table), argc, argv, &operand);
     if (code >= 0) return code;
-    bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
     if (!pass || !is_pass(pass)) {
@@ -243,10 +242,10 @@ int command_dump(const Command *command, int argc, char **argv) {
         return code;
     }
     AUTO(MoecCompiler) *compiler = spec_open(operand, &sets);
-    if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
+    if (compiler) moec_use_externs(compiler, target);
     bool good = compiler && (!mesh || moec_set_mesh(compiler, mesh, 0));
     if (good && mesh) moec_divide(compiler, 0);
-    const char *text = good ? moec_dump(compiler, graph, pass, device) : NULL;
+    const char *text = good ? moec_dump(compiler, graph, pass, moec_target(target)) : NULL;
     good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
     return good ? 0 : EXIT_INPUT;

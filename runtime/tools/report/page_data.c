@@ -128,7 +128,8 @@ static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
     if (!group->options) return NULL;
     AUTO(MoecCompiler) *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
     const MoecCeilings own = {ceilings->products[moec_rounded(compiler)], ceilings->memory};
-    const char *picture = moec_explain(compiler, MOEC_TRAIN, false, own, MOEC_EXPLAIN_SVG);
+    const char *picture =
+        moec_explain(compiler, MOEC_TRAIN, moec_target("c"), own, MOEC_EXPLAIN_SVG);
     return picture ? json_text(picture) : NULL;
 }
 

@@ -102,7 +102,7 @@ typedef struct StepBytes {
 static StepBytes step_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
     MoecProgram *step = moec_compile(compiler, MOEC_DECODE, decoder->rows, decoder->length, 1);
     if (!step) return (StepBytes){0};
-    moec_lower(compiler, step, bench->on->apart);
+    moec_lower(compiler, step, device_target(bench->on));
     double kept = moec_cache_traffic(step, 0);
     return (StepBytes){moec_weight_traffic(step) + kept, moec_cache_traffic(step, 1) - kept};
 }

@@ -43,7 +43,8 @@ static Limits limits_of(const Bench *bench) {
     MoecProgram *program;
     if (!compile_with_externs(on, compiler, &shape, 1, &program)) return limits;
     model_use_externs(on, compiler);
-    const char *text = moec_explain(compiler, graph, on->apart, ceilings, MOEC_EXPLAIN_JSON);
+    const char *text =
+        moec_explain(compiler, graph, device_target(on), ceilings, MOEC_EXPLAIN_JSON);
     json_auto_t *explained = text ? json_loads(text, 0, NULL) : NULL;
     limits.units = json_incref(json_object_get(explained, "units"));
     return limits;

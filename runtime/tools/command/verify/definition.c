@@ -88,7 +88,8 @@ static MoecProgram *definition_program(Comparison *comparison, bool rounded) {
     *program = (rounded ? moec_compile : moec_define)(
         comparison->meaning, comparison->graph, comparison->call->graph->batch, comparison->context,
         comparison->graph == MOEC_DECODE);
-    if (*program && rounded) moec_lower(comparison->meaning, *program, comparison->device->apart);
+    if (*program && rounded)
+        moec_lower(comparison->meaning, *program, device_target(comparison->device));
     return *program;
 }
 

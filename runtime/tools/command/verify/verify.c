@@ -73,7 +73,7 @@ static bool note_forms(Comparison *comparison, const GraphShape *graphs, int cou
     for (int i = 0; compiler && i < count; i++) {
         MoecProgram *program = moec_compile(compiler, graphs[i].graph, graphs[i].batch,
                                             graphs[i].context, graphs[i].tokens);
-        if (program) moec_lower(compiler, program, comparison->device->apart);
+        if (program) moec_lower(compiler, program, device_target(comparison->device));
         const bool *has = program ? moec_forms(compiler, program) : NULL;
         for (int form = 0; has && form < forms; form++) comparison->forms[form] |= has[form];
     }
