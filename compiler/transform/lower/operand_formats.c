@@ -18,6 +18,7 @@
  * depends on, and operands whose sum runs over dispatched rows.
  */
 #include "analysis/contraction.h"
+#include "analysis/reach.h"
 #include "base/must.h"
 #include "passes.h"
 
@@ -80,8 +81,9 @@ typedef struct RoundedOperand {
 typedef struct Rounding {
     Program *program;
     const OperandFormats *formats;
-    List before;  /* Statement *: of the current block so far */
-    List rounded; /* RoundedOperand *: of the current block */
+    const bool *gradients; /* by id of a tensor that the pass found */
+    List before;           /* Statement *: of the current block so far */
+    List rounded;          /* RoundedOperand *: of the current block */
     Statement *statement;
 } Rounding;
 
@@ -302,9 +304,8 @@ static bool same_operand(const RoundedOperand *one, const RoundedOperand *other)
 
 static const ElementFormat *format_of(const Rounding *all, const Tensor *tensor) {
     const ElementFormat *format = tensor->role == ROLE_PARAMETER ? &all->formats->parameter
-                                  : tensor->role == ROLE_TEMP && tensor->of
-                                      ? &all->formats->gradient
-                                      : &all->formats->value;
+                                  : all->gradients[tensor->id]   ? &all->formats->gradient
+                                                                 : &all->formats->value;
     return format->rule == SCALE_NONE ? NULL : format;
 }
 
@@ -366,7 +367,8 @@ static void round_operands(Rounding *all, Statement *statement) {
 }
 
 static void round_block(Rounding *all, Block *block) {
-    Rounding inner = {.program = all->program, .formats = all->formats};
+    Rounding inner = {
+        .program = all->program, .formats = all->formats, .gradients = all->gradients};
     LIST_EACH(Statement, statement, &block->statements) {
         if (!statement_is_scan(statement)) round_block(&inner, &statement->body);
         round_operands(&inner, statement);
@@ -390,6 +392,7 @@ static bool refuses_mesh(Program *program) {
 void operand_formats(Program *program) {
     Rounding all = {.program = program, .formats = program->formats};
     if (!program->formats || refuses_mesh(program)) return;
+    all.gradients = gradient_values(program);
     mark_exact(program, true);
     round_block(&all, &program->body);
     program->has[HAS_OPERAND_FORMATS] = true;
