@@ -166,13 +166,14 @@ static ScaleShape scale_shape(const Rounding *all, const RoundedOperand *operand
 /* The smallest scale of a group without elements; products with it are not subnormal. */
 #define LEAST_SIZE 0x1p-96
 
-/* The power of two with which no element exceeds the format, for these groups. */
-static Expr *power_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape,
-                         double factor) {
-    Tensor *most =
-        define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
-    Expr *size = expr_read_indices(all->program, most, shape->dims);
+/* The largest magnitude of each group. */
+static Tensor *group_most(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape) {
+    return define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
+                         shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
+}
+
+/* The power of two with which no element exceeds the format, for groups of this magnitude. */
+static Expr *power_scale(Rounding *all, Expr *size, double factor) {
     return rounding_apply(
         all, OP_MUL,
         rounding_apply(all, OP_E8M0,
@@ -180,26 +181,36 @@ static Expr *power_scale(Rounding *all, const RoundedOperand *operand, const Sca
         rounding_number(all, factor));
 }
 
+/* Of the power of two that groups share: a magnitude is below 2048 of them, a scale below 342. */
+#define SMALL_FACTOR 0x1p-10
+
 /* A number of E4M3 times a power of two that all groups of a sum share. */
-static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape) {
+static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape,
+                         Expr *most) {
     const ElementFormat *format = operand->format;
     const ScaleShape sum = scale_shape(all, operand, WHOLE_SUM);
-    Tensor *common =
-        define_before(all, operand, "common_scale", sum.dims, sum.rank, REDUCE_NONE, NULL, 0,
-                      power_scale(all, operand, &sum, 2 / format->most / 256));
-    Tensor *most =
-        define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
-    Expr *subs[MAX_LOOPS];
-    int count = 0;
-    for (int i = 0; i < shape->rank; i++)
-        for (int j = 0; j < sum.rank; j++)
-            if (shape->dims[i] == sum.dims[j])
-                subs[count++] = expr_index(all->program, shape->dims[i]);
+    Index *groups[MAX_LOOPS];
+    Expr *subs[MAX_LOOPS], *common = most;
+    int count = 0, group_count = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        bool of_sum = false;
+        for (int j = 0; j < sum.rank; j++) of_sum |= shape->dims[i] == sum.dims[j];
+        if (of_sum)
+            subs[count++] = expr_index(all->program, shape->dims[i]);
+        else
+            groups[group_count++] = shape->dims[i];
+    }
     MUST(count == sum.rank);
-    Expr *shared = expr_read(all->program, common, subs),
+    if (group_count)
+        common = expr_read(all->program,
+                           define_before(all, operand, "sum_most", sum.dims, sum.rank, REDUCE_MAX,
+                                         groups, group_count, most),
+                           subs);
+    Tensor *scale = define_before(all, operand, "common_scale", sum.dims, sum.rank, REDUCE_NONE,
+                                  NULL, 0, power_scale(all, common, SMALL_FACTOR));
+    Expr *shared = expr_read(all->program, scale, subs),
          *size = rounding_apply(
-             all, OP_DIV, expr_read_indices(all->program, most, shape->dims),
+             all, OP_DIV, most,
              rounding_apply(all, OP_MUL, rounding_number(all, format->most), shared)),
          *small = rounding_apply(all, OP_MAX, rounding_apply(all, OP_E4M3, size, NULL),
                                  rounding_number(all, 0x1p-9));
@@ -240,13 +251,17 @@ static long block_of(const Rounding *all, const RoundedOperand *operand) {
 
 static void define_rounded(Rounding *all, RoundedOperand *operand) {
     const ElementFormat *format = operand->format;
+    const double factor = (format->rule == SCALE_POWER ? 2 : 1) / format->power;
     const long block = block_of(all, operand);
     const ScaleShape shape = scale_shape(all, operand, block);
-    Expr *value = format->rule == SCALE_SMALL  ? small_scale(all, operand, &shape)
-                  : format->rule == SCALE_MEAN ? mean_scale(all, operand, &shape)
-                  : format->rule == SCALE_POWER
-                      ? power_scale(all, operand, &shape, 2 / format->power)
-                      : power_scale(all, operand, &shape, 1 / format->power);
+    Expr *value;
+    if (format->rule == SCALE_MEAN) {
+        value = mean_scale(all, operand, &shape);
+    } else {
+        Expr *most = expr_read_indices(all->program, group_most(all, operand, &shape), shape.dims);
+        value = format->rule == SCALE_SMALL ? small_scale(all, operand, &shape, most)
+                                            : power_scale(all, most, factor);
+    }
     Tensor *scale =
         define_before(all, operand, "scale", shape.dims, shape.rank, REDUCE_NONE, NULL, 0, value);
     Tensor *inverse =
