@@ -274,6 +274,7 @@ static void define_rounded(Rounding *all, RoundedOperand *operand) {
         all, operand, all->formats->name, operand->loops, operand->rank, REDUCE_NONE, NULL, 0,
         rounding_apply(all, OP_MUL, rounded_units(all, format, units),
                        expr_read(all->program, scale, (Expr *const *)shape.at)));
+    operand->rounded->small = true;
 }
 
 /* ---- operands ---- */
