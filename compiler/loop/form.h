@@ -182,7 +182,7 @@ void name_common(Arena *arena, KernelForm *form, const Target *target);
 /* Vectorizes innermost loops if this is valid and the target requests it. */
 void vectors(Arena *arena, KernelForm *form, const Target *target);
 
-/* ---- blocks.c ---- */
+/* ---- split_blocks.c ---- */
 
 /* Splits vectorized loops into blocks whose elements read one value. */
 void split_blocks(Arena *arena, KernelForm *form, const Target *target);

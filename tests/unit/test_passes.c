@@ -68,6 +68,7 @@ static void test_wrong_orders(void **state) {
                                            {"pad", "storage", "pad"},
                                            {"plan", "fuse", "plan"},
                                            {"licm", "owners", "licm"},
+                                           {"blocks", "vectors", "blocks"},
                                            {"guards", "vectors", "guards"},
                                            {"barriers", "shared", "barriers"},
                                            {"names", "barriers", "names"},

@@ -1,7 +1,7 @@
-/* blocks: splits a vectorized loop into blocks whose elements read one value.
+/* split_blocks: splits a vectorized loop into blocks whose elements read one value.
  *
  *     for d = 0 .. 128 vector                   for d_block = 0 .. 4
- *         y[d] = x[d] * scale[d / 32]   -->         for d = d_block * 32 .. d_block * 32 + 32 vector
+ *         y[d] = x[d] * scale[d / 32]   -->         for d = d_block * 32 .. + 32 vector
  *                                                       y[d] = x[d] * scale[d_block]
  *
  * Vectors would gather such elements one by one. Sums stay as they are: their order would change.
@@ -36,7 +36,7 @@ static const Term *find_quotient(const FormBlock *block, const Term *name) {
 }
 
 /* The quotient that is the same in each block of the loop; or NULL. */
-static const Term *block_of_loop(const FormNode *loop) {
+static const Term *shared_quotient(const FormNode *loop) {
     if (loop->kind != FORM_FOR || loop->run != RUN_VECTOR || !term_is_zero(loop->values[0]) ||
         loop->values[1]->op != TERM_NUMBER || loop->values[2] || loop->values[3] ||
         form_has(&loop->body, reduces))
@@ -45,7 +45,7 @@ static const Term *block_of_loop(const FormNode *loop) {
     return found && found->args[1]->whole < loop->values[1]->whole ? found : NULL;
 }
 
-static void split(Arena *arena, FormNode *loop, const Term *quotient) {
+static void split_loop(Arena *arena, FormNode *loop, const Term *quotient) {
     const Term *size = quotient->args[1], *count = loop->values[1],
                *block = term_variable_of(arena, loop->name, "_block"),
                *from = term(arena, TERM_MUL, block, size), *end = term(arena, TERM_ADD, from, size);
@@ -68,9 +68,9 @@ static void split(Arena *arena, FormNode *loop, const Term *quotient) {
 
 static void split_in(Arena *arena, FormBlock *block) {
     for (FormNode *node = block->first; node; node = node->next) {
-        const Term *quotient = block_of_loop(node);
+        const Term *quotient = shared_quotient(node);
         if (quotient)
-            split(arena, node, quotient);
+            split_loop(arena, node, quotient);
         else
             split_in(arena, &node->body);
     }
