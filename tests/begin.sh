@@ -31,7 +31,7 @@ refuses() {
 }
 
 # on_simulator: selects the simulated device, without its access checks, which unit/test_emit_cuda.c runs. MOEC_CUDA, also if
-# empty, selects another driver.
+# empty, selects another driver. Programs of tests/unit read MOEC_DEVICE; a command runs there only with --device cuda.
 on_simulator() {
     export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_SIM=unchecked MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 }

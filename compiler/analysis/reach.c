@@ -1,6 +1,7 @@
-/* reach: which tensors a gradient passes through, see reach.h. */
+/* reach: which tensors a gradient passes through, and which are gradients, see reach.h. */
 #include "analysis/reach.h"
 
+#include "analysis/access.h"
 #include "base/must.h"
 #include "ir/call.h"
 
@@ -105,4 +106,41 @@ Reach gradient_reach(Program *program) {
         block_walk_back(&program->body, reach_operands, &search);
     }
     return search.reach;
+}
+
+/* ---- gradients ---- */
+
+typedef struct GradientSearch {
+    Arena *arena;
+    bool *found; /* by tensor id */
+    bool changed;
+} GradientSearch;
+
+static void mark_results(Statement *statement, void *data) {
+    GradientSearch *search = data;
+    List reads = {0}, writes = {0};
+    bool depends = false;
+    reads_of(search->arena, statement, &reads);
+    LIST_EACH(const Expr, read, &reads) depends |= search->found[read->tensor->id];
+    if (!depends) return;
+    writes_of(search->arena, statement, &writes);
+    LIST_EACH(const Expr, write, &writes) {
+        search->changed |= !search->found[write->tensor->id];
+        search->found[write->tensor->id] = true;
+    }
+}
+
+bool *gradient_values(Program *program) {
+    const size_t count = (size_t)program->tensors.count + 1;
+    GradientSearch search = {.arena = program->arena, .changed = true};
+    search.found = arena_alloc(program->arena, count * sizeof *search.found);
+    LIST_EACH(const Tensor, tensor, &program->tensors)
+        search.found[tensor->id] =
+            tensor == program->cotangent ||
+            (tensor->role == ROLE_INPUT && tensor->scalar == MOEC_SCALAR_LOSS_SCALE);
+    while (search.changed) {
+        search.changed = false;
+        block_walk(&program->body, mark_results, &search);
+    }
+    return search.found;
 }

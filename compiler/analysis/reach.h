@@ -1,4 +1,4 @@
-/* reach: which tensors a gradient passes through. */
+/* reach: which tensors a gradient passes through, and which are gradients. */
 #ifndef REACH_H
 #define REACH_H
 
@@ -12,5 +12,8 @@ typedef struct Reach {
 
 /* Needs: a program with a loss. */
 Reach gradient_reach(Program *program);
+/* By tensor id: a value of the backward pass. Only these depend on the adjoint of the loss, an
+ * input. Needs: a program after the pass gradient; in any other there are none. */
+bool *gradient_values(Program *program);
 
 #endif

@@ -227,6 +227,7 @@ static const PassRow passes[] = {
     {"licm", ALL, ANY, .loops = hoist, IS_PARALLEL | HAS_OWNERS},
     {"cse", ALL, ANY, .loops = name_common, IS_PARALLEL},
     {"vectors", ALL, ANY, .loops = vectors, IS_PARALLEL, HAS_VECTORS},
+    {"blocks", ALL, ANY, .loops = split_blocks, HAS_VECTORS},
     {"unroll", ALL, ANY, .loops = unroll, HAS_VECTORS},
     {"guards", ALL, ANY, .loops = guards, HAS_VECTORS},
     {"rolled", ALL, ANY, .loops = rolled, IS_LOWERED},

@@ -190,7 +190,7 @@ typedef struct Tensor {
     bool carried; /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
                         the value before it */
     bool part;    /* part of an equation: no name in the source refers to it */
-    bool integer; /* temporaries: the equation has integer values (see integers.c) */
+    bool integer, small;         /* temporaries: of integers (integers.c), of operand_formats.c */
     bool selects, implied;       /* the mask of a reduction; one that changes no value */
     double share;                /* masks: the stated share of entries that are not zero; 0: none */
     const char *dense;           /* masks: why all entries are computed, or NULL (set by route) */

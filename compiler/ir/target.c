@@ -11,6 +11,7 @@ const Target target_processor = {.name = "processor",
                                  .products = true,
                                  .attention = true,
                                  .rounded_products = true,
+                                 .small_as_f32 = true,
                                  .rounded_heads = 256};
 
 const Target target_device = {.name = "device",

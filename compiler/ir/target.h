@@ -37,6 +37,9 @@ typedef struct Target {
      * matrix; products with an epilogue; sums of exponentials in the loop that computes the
      * maximum. */
     bool rounded_products, row_products, epilogues, online_softmax;
+    /* Products copy f32 operands faster than bf16, unless the machine multiplies bf16: numbers of
+     * small formats stay f32. */
+    bool small_as_f32;
 
     /* The widest heads of an attention with bf16 operands; 0: the limit of attend.c. Whether it
      * stores gradients of its operands as bf16. */

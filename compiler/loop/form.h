@@ -163,6 +163,11 @@ void name_common(Arena *arena, KernelForm *form, const Target *target);
 /* Vectorizes innermost loops if this is valid and the target requests it. */
 void vectors(Arena *arena, KernelForm *form, const Target *target);
 
+/* ---- split_blocks.c ---- */
+
+/* Splits vectorized loops into blocks whose elements read one value. */
+void split_blocks(Arena *arena, KernelForm *form, const Target *target);
+
 /* ---- unroll.c ---- */
 
 /* Unrolls the terms of a sum in a row. */

@@ -69,6 +69,7 @@ static void test_wrong_orders(void **state) {
                                            {"plan", "fuse", "plan"},
                                            {"map", "plan", "map"},
                                            {"licm", "owners", "licm"},
+                                           {"blocks", "vectors", "blocks"},
                                            {"guards", "vectors", "guards"},
                                            {"barriers", "shared", "barriers"},
                                            {"names", "barriers", "names"},

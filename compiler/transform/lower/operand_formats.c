@@ -18,6 +18,7 @@
  * depends on, and operands whose sum runs over dispatched rows.
  */
 #include "analysis/contraction.h"
+#include "analysis/reach.h"
 #include "base/must.h"
 #include "passes.h"
 
@@ -80,8 +81,9 @@ typedef struct RoundedOperand {
 typedef struct Rounding {
     Program *program;
     const OperandFormats *formats;
-    List before;  /* Statement *: of the current block so far */
-    List rounded; /* RoundedOperand *: of the current block */
+    const bool *gradients; /* by id of a tensor that the pass found */
+    List before;           /* Statement *: of the current block so far */
+    List rounded;          /* RoundedOperand *: of the current block */
     Statement *statement;
 } Rounding;
 
@@ -164,13 +166,14 @@ static ScaleShape scale_shape(const Rounding *all, const RoundedOperand *operand
 /* The smallest scale of a group without elements; products with it are not subnormal. */
 #define LEAST_SIZE 0x1p-96
 
-/* The power of two with which no element exceeds the format, for these groups. */
-static Expr *power_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape,
-                         double factor) {
-    Tensor *most =
-        define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
-    Expr *size = expr_read_indices(all->program, most, shape->dims);
+/* The largest magnitude of each group. */
+static Tensor *group_most(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape) {
+    return define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
+                         shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
+}
+
+/* The power of two with which no element exceeds the format, for groups of this magnitude. */
+static Expr *power_scale(Rounding *all, Expr *size, double factor) {
     return rounding_apply(
         all, OP_MUL,
         rounding_apply(all, OP_E8M0,
@@ -178,26 +181,36 @@ static Expr *power_scale(Rounding *all, const RoundedOperand *operand, const Sca
         rounding_number(all, factor));
 }
 
+/* Of the power of two that groups share: a magnitude is below 2048 of them, a scale below 342. */
+#define SMALL_FACTOR 0x1p-10
+
 /* A number of E4M3 times a power of two that all groups of a sum share. */
-static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape) {
+static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape,
+                         Expr *most) {
     const ElementFormat *format = operand->format;
     const ScaleShape sum = scale_shape(all, operand, WHOLE_SUM);
-    Tensor *common =
-        define_before(all, operand, "common_scale", sum.dims, sum.rank, REDUCE_NONE, NULL, 0,
-                      power_scale(all, operand, &sum, 2 / format->most / 256));
-    Tensor *most =
-        define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
-    Expr *subs[MAX_LOOPS];
-    int count = 0;
-    for (int i = 0; i < shape->rank; i++)
-        for (int j = 0; j < sum.rank; j++)
-            if (shape->dims[i] == sum.dims[j])
-                subs[count++] = expr_index(all->program, shape->dims[i]);
+    Index *groups[MAX_LOOPS];
+    Expr *subs[MAX_LOOPS], *common = most;
+    int count = 0, group_count = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        bool of_sum = false;
+        for (int j = 0; j < sum.rank; j++) of_sum |= shape->dims[i] == sum.dims[j];
+        if (of_sum)
+            subs[count++] = expr_index(all->program, shape->dims[i]);
+        else
+            groups[group_count++] = shape->dims[i];
+    }
     MUST(count == sum.rank);
-    Expr *shared = expr_read(all->program, common, subs),
+    if (group_count)
+        common = expr_read(all->program,
+                           define_before(all, operand, "sum_most", sum.dims, sum.rank, REDUCE_MAX,
+                                         groups, group_count, most),
+                           subs);
+    Tensor *scale = define_before(all, operand, "common_scale", sum.dims, sum.rank, REDUCE_NONE,
+                                  NULL, 0, power_scale(all, common, SMALL_FACTOR));
+    Expr *shared = expr_read(all->program, scale, subs),
          *size = rounding_apply(
-             all, OP_DIV, expr_read_indices(all->program, most, shape->dims),
+             all, OP_DIV, most,
              rounding_apply(all, OP_MUL, rounding_number(all, format->most), shared)),
          *small = rounding_apply(all, OP_MAX, rounding_apply(all, OP_E4M3, size, NULL),
                                  rounding_number(all, 0x1p-9));
@@ -238,13 +251,17 @@ static long block_of(const Rounding *all, const RoundedOperand *operand) {
 
 static void define_rounded(Rounding *all, RoundedOperand *operand) {
     const ElementFormat *format = operand->format;
+    const double factor = (format->rule == SCALE_POWER ? 2 : 1) / format->power;
     const long block = block_of(all, operand);
     const ScaleShape shape = scale_shape(all, operand, block);
-    Expr *value = format->rule == SCALE_SMALL  ? small_scale(all, operand, &shape)
-                  : format->rule == SCALE_MEAN ? mean_scale(all, operand, &shape)
-                  : format->rule == SCALE_POWER
-                      ? power_scale(all, operand, &shape, 2 / format->power)
-                      : power_scale(all, operand, &shape, 1 / format->power);
+    Expr *value;
+    if (format->rule == SCALE_MEAN) {
+        value = mean_scale(all, operand, &shape);
+    } else {
+        Expr *most = expr_read_indices(all->program, group_most(all, operand, &shape), shape.dims);
+        value = format->rule == SCALE_SMALL ? small_scale(all, operand, &shape, most)
+                                            : power_scale(all, most, factor);
+    }
     Tensor *scale =
         define_before(all, operand, "scale", shape.dims, shape.rank, REDUCE_NONE, NULL, 0, value);
     Tensor *inverse =
@@ -257,6 +274,7 @@ static void define_rounded(Rounding *all, RoundedOperand *operand) {
         all, operand, all->formats->name, operand->loops, operand->rank, REDUCE_NONE, NULL, 0,
         rounding_apply(all, OP_MUL, rounded_units(all, format, units),
                        expr_read(all->program, scale, (Expr *const *)shape.at)));
+    operand->rounded->small = true;
 }
 
 /* ---- operands ---- */
@@ -302,9 +320,8 @@ static bool same_operand(const RoundedOperand *one, const RoundedOperand *other)
 
 static const ElementFormat *format_of(const Rounding *all, const Tensor *tensor) {
     const ElementFormat *format = tensor->role == ROLE_PARAMETER ? &all->formats->parameter
-                                  : tensor->role == ROLE_TEMP && tensor->of
-                                      ? &all->formats->gradient
-                                      : &all->formats->value;
+                                  : all->gradients[tensor->id]   ? &all->formats->gradient
+                                                                 : &all->formats->value;
     return format->rule == SCALE_NONE ? NULL : format;
 }
 
@@ -366,7 +383,8 @@ static void round_operands(Rounding *all, Statement *statement) {
 }
 
 static void round_block(Rounding *all, Block *block) {
-    Rounding inner = {.program = all->program, .formats = all->formats};
+    Rounding inner = {
+        .program = all->program, .formats = all->formats, .gradients = all->gradients};
     LIST_EACH(Statement, statement, &block->statements) {
         if (!statement_is_scan(statement)) round_block(&inner, &statement->body);
         round_operands(&inner, statement);
@@ -390,6 +408,7 @@ static bool refuses_mesh(Program *program) {
 void operand_formats(Program *program) {
     Rounding all = {.program = program, .formats = program->formats};
     if (!program->formats || refuses_mesh(program)) return;
+    all.gradients = gradient_values(program);
     mark_exact(program, true);
     round_block(&all, &program->body);
     program->has[HAS_OPERAND_FORMATS] = true;

@@ -37,6 +37,9 @@
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
  *     dbias[f] += sum[b] da[b,f]              da: bf16
  *
+ * Operands that operand_formats rounds stay f32 on a processor: bf16 would hold the same numbers,
+ * but most processors multiply f32 faster and would convert them for each product.
+ *
  * The copy of a parameter is stored with the weights. The host or the optimizer updates it after
  * each change of the weights, not the program.
  */
@@ -428,6 +431,11 @@ static void read_rounded_bias(Program *program, Statement *statement, Expr *bias
     statement->value->span = value->span;
 }
 
+/* A product finds the same bf16 numbers in f32. */
+static bool stays_f32(const Program *program, const Tensor *tensor) {
+    return tensor->small && program->target->small_as_f32;
+}
+
 void storage(Program *program) {
     if (!program->rounded) return;
     Storage storage = {.program = program};
@@ -438,7 +446,8 @@ void storage(Program *program) {
         const List *uses = &storage.uses[i];
         if (tensor->role == ROLE_CACHE && tensor->type == TYPE_REAL && is_only_rounded(uses))
             tensor->type = TYPE_BF16;
-        if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
+        if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL || stays_f32(program, tensor))
+            continue;
         bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses) ||
                      is_scattered_result(uses);
         const ProgramPoint *writer = whole ? NULL : writer_of_stack(tensor, uses);
@@ -451,6 +460,7 @@ void storage(Program *program) {
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const List *uses = &storage.uses[i];
+        if (stays_f32(program, tensor)) continue;
         for (int j = 0; j < uses->count && tensor->type == TYPE_REAL; j++)
             if (((StorageAccess *)uses->items[j])->operand >= 0)
                 read_copy(&storage, uses->items[j]);
