@@ -78,12 +78,6 @@ static void lower_places_of(Lowering *lower, Nest *const *loops, int length, con
     nest_terms(lower, last)->variable = variable;
 }
 
-static bool are_independent(Nest *const *loops, int length) {
-    bool all = true;
-    for (int i = 0; i < length; i++) all &= loops[i]->map.independent;
-    return all;
-}
-
 void lower_shared_loop(Lowering *lower, Nest *nest, int level) {
     Nest *loops[MAX_LOOPS + 1];
     const LoopMap *map = &nest->map;
@@ -100,7 +94,6 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level) {
     FormNode *loop =
         lower_shared(lower, name, iterations_term(lower, nest, joined_iterations(nest)), map->by);
     loop->width = lanes_width(lanes);
-    loop->independent = are_independent(loops, length);
     if (map->by == BY_COLUMN && map->parts) {
         loop->values[0] = named(lower, T_I64, "moec_slice_from");
         loop->values[1] = named(lower, T_I64, "moec_slice_to");

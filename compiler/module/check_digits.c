@@ -116,7 +116,7 @@ static bool is_constant_value(const ModuleCheck *check, const Term *term) {
 static void add_other(Digits *digits, const Term *term, int64_t factor) {
     Digit digit = digit_of(digits->check, term, factor);
     digit.fixed = is_constant_value(digits->check, term);
-    const bool varies = !digit.known || digit.low < digit.high;
+    const bool varies = term->op == TERM_ELEMENT || !digit.known || digit.low < digit.high;
     digits->opaque |= varies && !digit.fixed && term->op != TERM_THREAD && term->op != TERM_BLOCK;
     digit_add(digits, digit);
 }

@@ -116,7 +116,6 @@ static void check_store(ModuleCheck *check, const Event *store) {
         if (!digits_cover(&digits, threads.loops[i])) missing = threads.loops[i];
     bool all = !on_device(check) || ((threads.threads || has_digit(&digits, TERM_THREAD)) &&
                                      (threads.blocks || has_digit(&digits, TERM_BLOCK)));
-    if (missing && threads.independent) return;
     if (!store->subscript || ((missing || !all) && digits.opaque)) {
         if (!threads.independent && store->subscript)
             term_unproven(check, FAULT_WRITER, store->subscript);
