@@ -324,6 +324,7 @@ void find_product(Program *program, Statement *statement);
 /* A statement whose Statement.product a pass has made wrong, or NULL. */
 const Statement *changed_product(Program *program);
 /* Products read slices of an axis without a copy. */
+void mask_words(Program *program);
 void views(Program *program);
 /* Computes large temporaries in chunks of `rows` rows; 0: automatic. */
 void strip_mine(Program *program, long rows);

@@ -206,6 +206,7 @@ static const PassRow passes[] = {
      .needs = HAS_PRODUCTS},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .program = smaller_weights,
      .needs = HAS_PRODUCTS},
+    {"mask_words", FORWARD | TRAIN | MEASURE, ANY, .program = mask_words, .needs = IS_ROUTED},
     {"views", FORWARD | TRAIN | MEASURE, ANY, .program = views, .needs = HAS_PRODUCTS},
     {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine,
      .needs = HAS_PRODUCTS},

@@ -12,7 +12,8 @@ const Target target_processor = {.name = "processor",
                                  .attention = true,
                                  .rounded_products = true,
                                  .small_as_f32 = true,
-                                 .rounded_heads = 256};
+                                 .rounded_heads = 256,
+                                 .mask_words = true};
 
 const Target target_device = {.name = "device",
                               .launches = true,

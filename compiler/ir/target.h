@@ -45,6 +45,8 @@ typedef struct Target {
      * stores gradients of its operands as bf16. */
     long rounded_heads;
     bool rounded_gradients;
+    /* Kernels of attention read the elements of a mask as bits. */
+    bool mask_words;
 } Target;
 
 extern const Target target_processor, target_device;

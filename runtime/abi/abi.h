@@ -84,6 +84,9 @@ typedef struct MoecGroup {
     signed char steps[MOEC_GROUP];
 } MoecGroup;
 
+/* Elements of a mask of attention that are bits of one float. */
+enum { MOEC_WORD = 16 };
+
 /* MOEC_INT4: a matrix [n][k] in panels of MOEC_PANEL columns, the last one filled up with zeros. A
  * panel is k / MOEC_PANEL_DEPTH of these, one after the other. Bits 4 i .. 4 i + 3 of
  * steps[w][j] are element 8 w + i of column j, an integer in 0 .. 15; its value is scale[j], a

@@ -1,7 +1,7 @@
 /* attention_chosen: softmax attention to chosen pairs, forward and backward: see attention.h.
  *
  * chosen[batch or 1, query blocks, head blocks, key blocks] has one element for so many queries,
- * heads and keys. A query attends to the keys of the elements that are not 0, in addition to the
+ * heads and keys, or one number for MOEC_WORD elements: element i of them is its bit i. A query attends to the keys of the elements that are not 0, in addition to the
  * mask. The queries that attend to any of a few keys are listed and multiplied together, however
  * far apart they are. The cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys
  * or more. The running softmax of all queries of a span is in memory. Results do not depend on the
@@ -21,7 +21,8 @@ enum {
 /* Buffers of one thread: the softmax of the queries of a span; those that see the current keys. */
 typedef struct MoecChosenScratch {
     float largest[MOEC_CHOSEN_SPAN], sum[MOEC_CHOSEN_SPAN], total[MOEC_CHOSEN_SPAN];
-    uint32_t chosen[MOEC_CHOSEN_SPAN]; /* a bit for each of 32 elements */
+    uint32_t chosen[MOEC_CHOSEN_SPAN]; /* a bit for each of 32 elements, from this one on */
+    long element;
     int list[MOEC_CHOSEN_SPAN];
     MoecSeen seen;
 } MoecChosenScratch;
@@ -37,32 +38,46 @@ typedef struct MoecSpan {
     long first, count, offset;
 } MoecSpan;
 
+/* Numbers of a row of elements. */
+MOEC_INLINE long moec_chosen_numbers(const MoecAttend *attend) {
+    const long elements = moec_ceil_div(attend->places, attend->chosen_block[2]);
+    return attend->chosen_words ? moec_ceil_div(elements, MOEC_WORD) : elements;
+}
 MOEC_INLINE const float *moec_chosen_at(const MoecAttend *attend, const float *chosen, long b,
                                         long h) {
     const long *block = attend->chosen_block, heads = moec_ceil_div(attend->heads, block[1]),
-               keys = moec_ceil_div(attend->places, block[2]),
                queries = moec_ceil_div(attend->queries, block[0]);
-    return chosen + ((attend->chosen_all ? 0 : b) * queries * heads + h / block[1]) * keys;
+    return chosen + ((attend->chosen_all ? 0 : b) * queries * heads + h / block[1]) *
+                        moec_chosen_numbers(attend);
 }
 MOEC_INLINE long moec_chosen_step(const MoecAttend *attend) {
-    return moec_ceil_div(attend->heads, attend->chosen_block[1]) *
-           moec_ceil_div(attend->places, attend->chosen_block[2]);
+    return moec_ceil_div(attend->heads, attend->chosen_block[1]) * moec_chosen_numbers(attend);
 }
 
-/* One bit for each element of the blocks first .. end-1, at most 32, of each query. */
+/* One bit for each element first .. end-1 of a row, at most 32; with words, the bits after those
+ * are any. */
+MOEC_INLINE uint32_t moec_row_bits(const MoecAttend *attend, const float *row, long first,
+                                   long end) {
+    uint64_t all = 0;
+    if (attend->chosen_words) {
+        for (long w = first / MOEC_WORD; w * MOEC_WORD < end; w++)
+            all |= (uint64_t)(uint32_t)row[w] << (w - first / MOEC_WORD) * MOEC_WORD;
+        return (uint32_t)(all >> first % MOEC_WORD);
+    }
+    for (long t = first; t < end; t++) all |= (uint64_t)(row[t] != 0.0f) << (t - first);
+    return (uint32_t)all;
+}
+
+/* The bits of each query. */
 MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end) {
     uint32_t *bits = moec_chosen_scratch.chosen;
     const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);
+    moec_chosen_scratch.element = first;
     for (long i = 0; i < span->count; i++) {
         const long query = span->first + i;
-        if (i > 0 && query % side != 0) {
-            bits[i] = bits[i - 1];
-            continue;
-        }
-        const float *row = span->chosen + query / side * step;
-        uint32_t all = 0;
-        for (long t = first; t < end; t++) all |= (uint32_t)(row[t] != 0.0f) << (t - first);
-        bits[i] = all;
+        bits[i] = i > 0 && query % side != 0
+                      ? bits[i - 1]
+                      : moec_row_bits(span->attend, span->chosen + query / side * step, first, end);
     }
 }
 
@@ -84,21 +99,18 @@ MOEC_FUNCTION long moec_span_list(const MoecSpan *span, uint32_t wanted, long ke
     return count;
 }
 
-/* Finds the cells of a pair that are chosen; returns their number. */
-MOEC_FUNCTION long moec_pair_seen(const MoecAttend *attend, const float *chosen,
-                                  const MoecBlockPair *pair) {
-    MoecSeen *seen = &moec_chosen_scratch.seen;
-    const long *block = attend->chosen_block, step = moec_chosen_step(attend);
-    long count = 0;
-    for (long i = 0; i < pair->queries; i++) {
-        const long query = pair->list != NULL ? pair->list[i] : pair->query + i;
-        const float *row = chosen + query / block[0] * step;
-        for (long j = 0; j < pair->keys; j++) {
-            seen->cell[j][i] = row[(pair->key + j) / block[2]] != 0.0f;
-            count += seen->cell[j][i];
-        }
+/* Finds the cells of a pair that are chosen, whose bits are known. */
+MOEC_FUNCTION void moec_pair_seen(const MoecSpan *span, const MoecBlockPair *pair) {
+    MoecChosenScratch *scratch = &moec_chosen_scratch;
+    const long side = span->attend->chosen_block[2];
+    uint32_t bits[MOEC_ATTEND_QUERIES];
+    for (long i = 0; i < pair->queries; i++) bits[i] = scratch->chosen[pair->list[i] - span->first];
+    for (long j = 0; j < pair->keys; j++) {
+        const long bit = (pair->key + j) / side - scratch->element;
+        unsigned char *cell = scratch->seen.cell[j];
+#pragma omp simd
+        for (long i = 0; i < pair->queries; i++) cell[i] = (unsigned char)(bits[i] >> bit & 1u);
     }
-    return count;
 }
 
 /* ---- forward ---- */
@@ -201,7 +213,7 @@ MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first
                                         several ? &moec_chosen_scratch.seen : NULL};
             scratch->query.data = scratch->grad.data = NULL; /* other queries */
             scratch->query_rows.data = scratch->grad_rows.data = NULL;
-            if (several) (void)moec_pair_seen(span->attend, span->chosen, &pair);
+            if (several) moec_pair_seen(span, &pair);
             if (span->grad != NULL)
                 moec_chosen_grad_pair(span, &pair);
             else
@@ -218,17 +230,16 @@ MOEC_FUNCTION void moec_span_all_keys(const MoecSpan *span) {
                tile = side < MOEC_CHOSEN_KEYS ? moec_least(MOEC_CHOSEN_TILE / side, 32)
                                               : 1, /* elements */
         elements = moec_ceil_div(range.end, side);
-    long from = 0, bits = 0; /* the elements whose bits are known: from .. bits-1 */
+    long known = 0; /* the end of the elements whose bits are known */
     moec_keep_nothing(&moec_attend_scratch);
     for (long t = range.first / side; t < elements; t += tile) {
         const long end = moec_least(t + tile, elements);
-        if (end > bits) {
-            from = t;
-            bits = moec_least(elements, t + 32 / tile * tile);
-            moec_span_bits(span, from, bits);
+        if (end > known) {
+            known = moec_least(elements, t + 32 / tile * tile);
+            moec_span_bits(span, t, known);
         }
         const uint32_t wanted = (end - t < 32 ? ((uint32_t)1 << (end - t)) - 1 : ~(uint32_t)0)
-                                << (t - from);
+                                << (t - moec_chosen_scratch.element);
         const long key = t * side > range.first ? t * side : range.first,
                    last = moec_least(end * side, range.end),
                    queries = moec_span_list(span, wanted, key, last);

@@ -303,6 +303,21 @@ MOEC_FUNCTION void moec_step_weights(const MoecStep *step, const MoecHead *head,
     }
 }
 
+/* Finds the cells of a pair that are chosen; returns their number. */
+MOEC_FUNCTION long moec_step_seen(const MoecAttend *attend, const float *chosen,
+                                  const MoecBlockPair *pair) {
+    MoecSeen *seen = &moec_chosen_scratch.seen;
+    const long *block = attend->chosen_block, step = moec_chosen_step(attend);
+    long count = 0;
+    for (long i = 0; i < pair->queries; i++)
+        for (long j = 0; j < pair->keys; j++) {
+            seen->cell[j][i] =
+                chosen[(pair->query + i) / block[0] * step + (pair->key + j) / block[2]] != 0.0f;
+            count += seen->cell[j][i];
+        }
+    return count;
+}
+
 /* Adds a few keys to the states of the queries of adjacent heads. */
 MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, MoecRange heads,
                                   MoecRange keys) {
@@ -314,7 +329,7 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, MoecR
                           .offset = step->position};
     if (step->work->chosen != NULL) {
         const float *chosen = moec_chosen_at(attend, step->work->chosen, b, heads.first);
-        if (moec_pair_seen(attend, chosen, &pair) == 0) return;
+        if (moec_step_seen(attend, chosen, &pair) == 0) return;
         pair.seen = &moec_chosen_scratch.seen;
     }
     if (moec_apart(&head, &pair)) return;

@@ -61,6 +61,7 @@ typedef struct MoecAttend {
     MoecType q_type, k_type, v_type, o_type, grad_type;
     long chosen_block[3]; /* queries, heads and keys per element of `chosen` */
     int chosen_all;       /* `chosen` is the same for all of the batch */
+    int chosen_words;     /* MOEC_WORD elements are the bits of a number, not in a step */
     int bias_all;         /* `bias` is the same for all of the batch */
 } MoecAttend;
 

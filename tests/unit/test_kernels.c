@@ -415,6 +415,23 @@ static void choose_pairs(Case *test) {
     }
 }
 
+/* The chosen pairs as bits; bits after the last element are set. */
+static float *words_of(const Case *test) {
+    const MoecAttend *attend = &test->attend;
+    const long elements = (attend->places + attend->chosen_block[2] - 1) / attend->chosen_block[2],
+               words = (elements + MOEC_WORD - 1) / MOEC_WORD, rows = test->size[CHOSEN] / elements;
+    float *made = numbers(rows * words);
+    for (long i = 0; i < rows * words; i++) {
+        unsigned bits = 0;
+        for (long j = 0; j < MOEC_WORD; j++) {
+            const long at = i % words * MOEC_WORD + j;
+            bits |= (unsigned)(at >= elements || test->x[CHOSEN][i / words * elements + at] != 0) << j;
+        }
+        made[i] = (float)bits;
+    }
+    return made;
+}
+
 /* The last rows of keys or values for a decode step, each at its index in a ring buffer of `rows` rows. */
 static float *ring_of(const Case *test, const float *x, long rows, long width) {
     const MoecAttend *attend = &test->attend;
@@ -639,7 +656,8 @@ static void check_attention(MoecAttend attend, int is_step) {
     float **x = test.x, **grad = test.grad;
     const float *sink = test.has_sink ? x[SINK] : NULL;
     const float *documents = test.has_documents ? x[DOCUMENTS] : NULL;
-    const float *chosen = chosen_of(&test), *bias = bias_of(&test);
+    float *words = attend.chosen_words ? words_of(&test) : NULL;
+    const float *chosen = words ? words : chosen_of(&test), *bias = bias_of(&test);
     const MoecAttendWork work = {x[Q], x[K], x[V],   sink,   documents, NULL,
                                  NULL, x[O], x[LSE], chosen, bias};
     if (chosen && !is_step)
@@ -667,6 +685,7 @@ static void check_attention(MoecAttend attend, int is_step) {
         if (bias)
             assert_sums(grad[BIAS], test.right_grad[BIAS], test.terms[BIAS], test.size[BIAS], 3e-6);
     }
+    free(words);
     case_free(&test);
 }
 
@@ -755,21 +774,23 @@ static void attention_to_chosen_pairs(void **state) {
             attend.queries = up_to(300);
         }
         attend.places = attend.keys;
+        attend.chosen_words = !is_step && run % 3 != 1;
         check_attention(attend, is_step);
     }
     /* several spans of queries; heads as in use */
-    for (int run = 0; run < 2; run++)
+    for (int run = 0; run < 3; run++)
         check_attention((MoecAttend){.batch = 1,
                                      .queries = 2309,
                                      .keys = 2309,
                                      .places = 2309,
-                                     .heads = 1 + run,
+                                     .heads = 1 + run % 2,
                                      .key_heads = 1,
                                      .value_heads = 1,
-                                     .width = run ? 64 : 128,
+                                     .width = run == 1 ? 64 : 128,
                                      .value_width = 64,
                                      .scale = 0.125f,
-                                     .chosen_block = {1, 1, run ? 64 : 1}},
+                                     .chosen_block = {1, 1, run == 1 ? 64 : 1},
+                                     .chosen_words = run == 2},
                         0);
 }
 

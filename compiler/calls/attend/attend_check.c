@@ -32,7 +32,8 @@ static void check_documents(Verify *verify, const Statement *statement, const Ca
                      wanted.size[wanted.rank - 1]);
 }
 
-/* Chosen pairs: one element per block, for each leading element or for all. */
+/* Chosen pairs: one element per block, or one number for several, for each leading element or for
+ * all. */
 static void check_chosen(Verify *verify, const Statement *statement, const CallShape shapes[3]) {
     const AttendOptions *options = &statement->attention;
     if (verify->message || !options->chosen) return;
@@ -46,6 +47,7 @@ static void check_chosen(Verify *verify, const Statement *statement, const CallS
         if (verify->message) return;
         long *size = &wanted.size[lead + i];
         *size = (*size + options->block[i] - 1) / options->block[i];
+        if (i == 2 && options->words) *size = (*size + MOEC_WORD - 1) / MOEC_WORD;
     }
     if (found.rank == 3) {
         for (int i = 0; i < 3; i++) wanted.size[i] = wanted.size[lead + i];

@@ -164,11 +164,14 @@ static bool same_document(const Attention *attention, long s, long t) {
 /* True if the mask and the chosen pairs allow it, and the documents. */
 static bool sees_key(const Attention *attention, long s, long h, long t) {
     const AttendOperand *chosen = &attention->chosen;
-    const long *block = attention->options->block;
+    const long *block = attention->options->block, key = t / block[2];
     if (!same_document(attention, s, t)) return false;
-    return !chosen->part ||
-           chosen->part[s / block[0] * chosen->position + h / block[1] * chosen->head +
-                        t / block[2] * chosen->width] != 0;
+    if (!chosen->part) return true;
+    const double *row =
+        chosen->part + s / block[0] * chosen->position + h / block[1] * chosen->head;
+    return attention->options->words
+               ? (long)row[key / MOEC_WORD * chosen->width] >> key % MOEC_WORD & 1
+               : row[key * chosen->width] != 0;
 }
 
 /* Pairs that are chosen for all leading elements stay. */

@@ -74,6 +74,7 @@ static void add_attend_options(Arena *arena, List *values, const Program *progra
         const CallShape chosen = call_shape(call_input(statement, attend_chosen(options)));
         add_numbers(arena, values, "chosen_block", options->block, 3);
         if (chosen.rank == 3) add_number(arena, values, "chosen_all", 1);
+        if (options->words) add_number(arena, values, "chosen_words", 1);
     }
     if (options->bias && call_shape(call_input(statement, attend_bias(options))).rank == 2)
         add_number(arena, values, "bias_all", 1);

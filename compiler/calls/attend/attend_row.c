@@ -18,6 +18,7 @@ static void print_attend(Text *text, const Statement *statement) {
     if (attention->chosen)
         text_add(text, ", chosen by %ld x %ld x %ld", attention->block[0], attention->block[1],
                  attention->block[2]);
+    if (attention->words) text_add(text, " in words");
     if (attention->bias) text_add(text, ", bias");
     if (attention->scaled[0]) text_add(text, ", k scaled");
     if (attention->scaled[1]) text_add(text, ", v scaled");

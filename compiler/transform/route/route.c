@@ -189,7 +189,8 @@ static void set_shares(Routing *routing) {
         if (statement->kind != STATEMENT_CALL || !options->chosen) continue;
         const Expr *chosen = statement->inputs.items[attend_chosen(options)];
         const Statement *maker = mask_maker(routing, chosen->tensor);
-        options->share = maker ? mask_count(routing, maker, 0).share : 1;
+        options->share = maker ? share_of_positions(routing->program, statement, maker) : 1;
+        if (options->share == 0) options->share = mask_count(routing, maker, 0).share;
     }
 }
 

@@ -98,6 +98,9 @@ typedef struct Routing {
     bool key[MAX_RANK];
 } Routing;
 
+/* position_share.c */
+double share_of_positions(Program *program, const Statement *attend, const Statement *maker);
+
 /* masks.c */
 Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
@@ -105,6 +108,8 @@ MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 bool is_zero_or_one(const Routing *routing, Expr *expr);
 /* The share of the values of its indices for which a condition holds; 0: unknown, or all. */
 double condition_share(const Routing *routing, Expr *condition);
+/* The value of an expression without reads at these values of its indices. */
+double value_at(const Expr *expr, Index *const *indices, const double *values, int count);
 /* The value of an element by the only equation of its tensor, which is no reduction; or NULL. */
 Expr *value_of_read(const Routing *routing, const Expr *read);
 bool has_random_value(Expr *expr);
