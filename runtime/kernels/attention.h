@@ -141,7 +141,7 @@ MOEC_INLINE long moec_keys_behind(const MoecAttend *attend, long first, long end
 
 /* Of a few queries, which keys are chosen: 1 or 0, by key, queries contiguous. */
 typedef struct MoecSeen {
-    unsigned char cell[MOEC_ATTEND_KEYS / 4][MOEC_ATTEND_STEP];
+    unsigned char cell[MOEC_ATTEND_KEYS][MOEC_ATTEND_STEP];
 } MoecSeen;
 
 /* A block of queries and a block of keys. `offset`: position of query 0. The queries are those of

@@ -14,15 +14,16 @@
 
 enum {
     MOEC_CHOSEN_SPAN = 2048, /* queries of a task */
-    MOEC_CHOSEN_KEYS = 16,   /* elements for fewer keys than these are treated together */
-    MOEC_CHOSEN_TILE = MOEC_ATTEND_KEYS / 4 /* at most so many keys of several elements */
+    MOEC_CHOSEN_KEYS = 16,   /* elements for fewer keys than these are treated together: */
+    MOEC_CHOSEN_TILE = MOEC_ATTEND_KEYS / 4, /* at most so many keys of several elements, or */
+    MOEC_CHOSEN_TILES = 8                    /* the keys of so many tiles */
 };
 
-/* Buffers of one thread: the softmax of the queries of a span; those that see the current keys. */
+/* Buffers of one thread: the softmax of the queries of a span; the elements of some keys as bits;
+ * the queries that see them. */
 typedef struct MoecChosenScratch {
     float largest[MOEC_CHOSEN_SPAN], sum[MOEC_CHOSEN_SPAN], total[MOEC_CHOSEN_SPAN];
-    uint32_t chosen[MOEC_CHOSEN_SPAN]; /* a bit for each of 32 elements, from this one on */
-    long element;
+    uint32_t chosen[MOEC_CHOSEN_TILES][MOEC_CHOSEN_SPAN], any[MOEC_CHOSEN_SPAN];
     int list[MOEC_CHOSEN_SPAN];
     MoecSeen seen;
 } MoecChosenScratch;
@@ -54,60 +55,74 @@ MOEC_INLINE long moec_chosen_step(const MoecAttend *attend) {
     return moec_ceil_div(attend->heads, attend->chosen_block[1]) * moec_chosen_numbers(attend);
 }
 
-/* One bit for each element first .. end-1 of a row, at most 32; with words, the bits after those
- * are any. */
+/* One bit for each element first .. end-1 of a row, at most 32. */
 MOEC_INLINE uint32_t moec_row_bits(const MoecAttend *attend, const float *row, long first,
                                    long end) {
+    const uint64_t wanted = ((uint64_t)1 << (end - first)) - 1;
     uint64_t all = 0;
-    if (attend->chosen_words) {
-        for (long w = first / MOEC_WORD; w * MOEC_WORD < end; w++)
-            all |= (uint64_t)(uint32_t)row[w] << (w - first / MOEC_WORD) * MOEC_WORD;
-        return (uint32_t)(all >> first % MOEC_WORD);
-    }
-    for (long t = first; t < end; t++) all |= (uint64_t)(row[t] != 0.0f) << (t - first);
-    return (uint32_t)all;
+    for (long t = first; t < end && !attend->chosen_words; t++)
+        all |= (uint64_t)(row[t] != 0.0f) << (t - first);
+    for (long w = first / MOEC_WORD; w * MOEC_WORD < end && attend->chosen_words; w++)
+        all |= (uint64_t)(uint32_t)row[w] << (w - first / MOEC_WORD) * MOEC_WORD;
+    return (uint32_t)((attend->chosen_words ? all >> first % MOEC_WORD : all) & wanted);
 }
 
-/* The bits of each query. */
-MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end) {
-    uint32_t *bits = moec_chosen_scratch.chosen;
+/* The same of each query, by tiles of so many elements: rows are far apart, so each is read once. */
+MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end, long tile) {
+    MoecChosenScratch *scratch = &moec_chosen_scratch;
     const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);
-    moec_chosen_scratch.element = first;
     for (long i = 0; i < span->count; i++) {
         const long query = span->first + i;
-        bits[i] = i > 0 && query % side != 0
-                      ? bits[i - 1]
-                      : moec_row_bits(span->attend, span->chosen + query / side * step, first, end);
+        const float *row = span->chosen + query / side * step;
+        uint32_t any = 0;
+        for (long t = first, k = 0; t < end; t += tile, k++) {
+            scratch->chosen[k][i] =
+                i > 0 && query % side != 0
+                    ? scratch->chosen[k][i - 1]
+                    : moec_row_bits(span->attend, row, t, moec_least(t + tile, end));
+            any |= scratch->chosen[k][i];
+        }
+        scratch->any[i] = any;
     }
 }
 
-/* The queries with one of these bits that see one of the keys. */
-MOEC_FUNCTION long moec_span_list(const MoecSpan *span, uint32_t wanted, long key, long end) {
-    MoecChosenScratch *scratch = &moec_chosen_scratch;
+/* The queries with one of the wanted bits that see one of the keys. */
+MOEC_FUNCTION long moec_span_list(const MoecSpan *span, const uint32_t *bits, uint32_t wanted,
+                                  MoecRange keys) {
+    int *list = moec_chosen_scratch.list;
     const MoecAttend *attend = span->attend;
-    const long none = attend->mask == MOEC_MASK_NONE,
-               least = none ? 0 : moec_within(key - span->offset - span->first, span->count),
+    const long none = attend->mask == MOEC_MASK_NONE, before = span->offset + span->first,
+               least = none ? 0 : moec_within(keys.first - before, span->count),
                most = attend->mask == MOEC_MASK_WINDOW
-                          ? moec_within(end - 1 + attend->window - span->offset - span->first,
-                                        span->count)
+                          ? moec_within(keys.end - 1 + attend->window - before, span->count)
                           : span->count;
     long count = 0;
     for (long i = least; i < most; i++) {
-        scratch->list[count] = (int)(span->first + i);
-        count += (scratch->chosen[i] & wanted) != 0;
+        list[count] = (int)(span->first + i);
+        count += (bits[i] & wanted) != 0;
     }
     return count;
 }
 
-/* Finds the cells of a pair that are chosen, whose bits are known. */
-MOEC_FUNCTION void moec_pair_seen(const MoecSpan *span, const MoecBlockPair *pair) {
+/* Elements of a tile, which are treated together. */
+MOEC_INLINE long moec_tile_elements(const MoecAttend *attend) {
+    return moec_least(MOEC_CHOSEN_TILE / attend->chosen_block[2], 32);
+}
+
+/* Finds the cells of a pair that are chosen; element `first` is the first bit. */
+MOEC_FUNCTION void moec_pair_seen(const MoecSpan *span, const MoecBlockPair *pair, long first) {
     MoecChosenScratch *scratch = &moec_chosen_scratch;
-    const long side = span->attend->chosen_block[2];
+    const long side = span->attend->chosen_block[2], tile = moec_tile_elements(span->attend);
     uint32_t bits[MOEC_ATTEND_QUERIES];
-    for (long i = 0; i < pair->queries; i++) bits[i] = scratch->chosen[pair->list[i] - span->first];
+    long known = -1; /* the tile of these bits */
     for (long j = 0; j < pair->keys; j++) {
-        const long bit = (pair->key + j) / side - scratch->element;
+        const long element = (pair->key + j) / side - first, bit = element % tile;
         unsigned char *cell = scratch->seen.cell[j];
+        if (element / tile != known) {
+            known = element / tile;
+            for (long i = 0; i < pair->queries; i++)
+                bits[i] = scratch->chosen[known][pair->list[i] - span->first];
+        }
 #pragma omp simd
         for (long i = 0; i < pair->queries; i++) cell[i] = (unsigned char)(bits[i] >> bit & 1u);
     }
@@ -195,13 +210,12 @@ MOEC_FUNCTION void moec_chosen_grad_pair(const MoecSpan *span, const MoecBlockPa
 
 /* ---- both ---- */
 
-/* Keys first .. end-1, with the queries of the span that see one of them. */
-MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first, long end,
-                                  int several) {
+/* Some keys, with the listed queries of the span. first: the element of the first bit; -1: all
+ * pairs are chosen. */
+MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, MoecRange range, long first) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const long most = several ? (long)MOEC_CHOSEN_TILE : (long)MOEC_ATTEND_KEYS;
-    for (long key = first, keys; key < end; key += keys) {
-        keys = moec_keys_behind(span->attend, key, end, most);
+    for (long key = range.first, keys; key < range.end; key += keys) {
+        keys = moec_keys_behind(span->attend, key, range.end, MOEC_ATTEND_KEYS);
         for (long i = 0, count; i < queries; i += count) {
             count = moec_least(queries - i, MOEC_ATTEND_QUERIES);
             const MoecBlockPair pair = {0,
@@ -210,10 +224,10 @@ MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first
                                         keys,
                                         span->offset,
                                         moec_chosen_scratch.list + i,
-                                        several ? &moec_chosen_scratch.seen : NULL};
+                                        first >= 0 ? &moec_chosen_scratch.seen : NULL};
             scratch->query.data = scratch->grad.data = NULL; /* other queries */
             scratch->query_rows.data = scratch->grad_rows.data = NULL;
-            if (several) moec_pair_seen(span, &pair);
+            if (first >= 0) moec_pair_seen(span, &pair, first);
             if (span->grad != NULL)
                 moec_chosen_grad_pair(span, &pair);
             else
@@ -222,29 +236,65 @@ MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first
     }
 }
 
-/* All keys, in order: elements for many keys one by one. */
+/* The keys of elements first .. end-1, within a range. */
+MOEC_INLINE MoecRange moec_element_keys(const MoecAttend *attend, MoecRange range, long first,
+                                        long end) {
+    const long side = attend->chosen_block[2];
+    return (MoecRange){first * side > range.first ? first * side : range.first,
+                       moec_least(end * side, range.end)};
+}
+
+/* Elements for many keys, one by one. */
+MOEC_FUNCTION void moec_span_elements(const MoecSpan *span, MoecRange range, long first, long end) {
+    const uint32_t *bits = moec_chosen_scratch.chosen[0];
+    moec_span_bits(span, first, end, 32);
+    for (long t = first; t < end; t++) {
+        const MoecRange keys = moec_element_keys(span->attend, range, t, t + 1);
+        moec_span_keys(span, moec_span_list(span, bits, (uint32_t)1 << (t - first), keys), keys,
+                       -1);
+    }
+}
+
+/* Elements for few keys: tile by tile, or, if most queries of the tiles see most of them, all
+ * together, which computes more pairs in less time each. */
+MOEC_FUNCTION void moec_span_tiles(const MoecSpan *span, MoecRange range, long first, long end) {
+    const MoecChosenScratch *scratch = &moec_chosen_scratch;
+    const MoecAttend *attend = span->attend;
+    const long tile = moec_tile_elements(attend), tiles = moec_ceil_div(end - first, tile);
+    const uint32_t all = ~(uint32_t)0;
+    long apart = 0;
+    moec_span_bits(span, first, end, tile);
+    for (long i = 0; i < tiles; i++) {
+        const long from = first + i * tile, to = moec_least(from + tile, end);
+        apart += moec_span_list(span, scratch->chosen[i], all,
+                                moec_element_keys(attend, range, from, to));
+    }
+    const MoecRange keys = moec_element_keys(attend, range, first, end);
+    const long queries = moec_span_list(span, scratch->any, all, keys);
+    if (queries * tiles <= 2 * apart) {
+        moec_span_keys(span, queries, keys, first);
+        return;
+    }
+    for (long i = 0; i < tiles; i++) {
+        const long from = first + i * tile, to = moec_least(from + tile, end);
+        const MoecRange own = moec_element_keys(attend, range, from, to);
+        moec_span_keys(span, moec_span_list(span, scratch->chosen[i], all, own), own, first);
+    }
+}
+
+/* All keys, in order. */
 MOEC_FUNCTION void moec_span_all_keys(const MoecSpan *span) {
     const MoecAttend *attend = span->attend;
     const MoecRange range = moec_block_range(attend, span->offset + span->first, span->count);
-    const long side = attend->chosen_block[2],
-               tile = side < MOEC_CHOSEN_KEYS ? moec_least(MOEC_CHOSEN_TILE / side, 32)
-                                              : 1, /* elements */
-        elements = moec_ceil_div(range.end, side);
-    long known = 0; /* the end of the elements whose bits are known */
+    const long side = attend->chosen_block[2], elements = moec_ceil_div(range.end, side),
+               tile = side < MOEC_CHOSEN_KEYS ? moec_tile_elements(attend) : 0,
+               step = tile > 0 ? tile * moec_least(MOEC_ATTEND_KEYS / (tile * side),
+                                                   (long)MOEC_CHOSEN_TILES)
+                               : 32;
     moec_keep_nothing(&moec_attend_scratch);
-    for (long t = range.first / side; t < elements; t += tile) {
-        const long end = moec_least(t + tile, elements);
-        if (end > known) {
-            known = moec_least(elements, t + 32 / tile * tile);
-            moec_span_bits(span, t, known);
-        }
-        const uint32_t wanted = (end - t < 32 ? ((uint32_t)1 << (end - t)) - 1 : ~(uint32_t)0)
-                                << (t - moec_chosen_scratch.element);
-        const long key = t * side > range.first ? t * side : range.first,
-                   last = moec_least(end * side, range.end),
-                   queries = moec_span_list(span, wanted, key, last);
-        moec_span_keys(span, queries, key, last, tile > 1);
-    }
+    for (long t = range.first / side; t < elements; t += step)
+        (tile > 0 ? moec_span_tiles : moec_span_elements)(span, range, t,
+                                                          moec_least(t + step, elements));
 }
 
 MOEC_FUNCTION void moec_chosen_span(const MoecSpan *span, const float *sink) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Attention to one of sixteen blocks of keys, chosen by the data, compared with full attention at 16,384 tokens: the time of the
 # kernels of attention and of the choice in a training step, without the products with weights. At most 1/6.
+# Then, at 4,096 tokens, attention to a window of 256 tokens and the first 4, by a condition: at most 0.75 of full attention.
 #
 #   tests/bench/sparse_attention.sh [ROUNDS]    default: 3
 . "$(dirname "$0")/../begin.sh"
@@ -13,6 +14,19 @@ model chosen = decoder {
   train = { batch_size = 1, context_length = 16384 }
 }
 model full = chosen { attention = attention { heads.q = 2 } }
+
+layer first_and_last(x[s,d]) -> y[s,d] {
+  axis h = 8
+  axis e = 32
+  param query[d,h,e], key[d,h,e], value[d,h,e], output[h,e,d]
+  q[s,h,e] = sum[d] x[s,d] * query[d,h,e]
+  k[s,h,e] = sum[d] x[s,d] * key[d,h,e]
+  v[s,h,e] = sum[d] x[s,d] * value[d,h,e]
+  o[s,h,e] = attend[t](q, k, v; mask = t <= s and (s - t < 256 or t < 4))
+  y[s,d]   = sum[h,e] o[s,h,e] * output[h,e,d]
+}
+model stream = full { attention = first_and_last, train.context_length = 4096 }
+model dense = stream { attention = attention { heads.q = 8, head_dim = 32, rotary = none } }
 SPEC
 
 # kernels MODEL FILE: milliseconds of the kernels of that source file, without products
@@ -23,6 +37,10 @@ kernels() {
 for round in $(seq "${1:-3}"); do
     kernels chosen block_attention.moe
     kernels full std/attention.moe
+    kernels stream long.moe
+    kernels dense std/attention.moe
 done
+echo "$(sort -g "$work/stream" | head -1) $(sort -g "$work/dense" | head -1)" |
+    awk '{ printf "window and first tokens %.0f ms, full attention %.0f ms: %.2f of the time\n", $1, $2, $1 / $2; exit !($1 > 0 && $1 <= 0.75 * $2) }' || wrong "more than 0.75 of full attention"
 echo "$(sort -g "$work/chosen" | head -1) $(sort -g "$work/full" | head -1)" |
     awk '{ printf "blocks %.0f ms, full attention %.0f ms: %.2f times as fast\n", $1, $2, $2 / $1; exit !($1 > 0 && $2 >= 6 * $1) }' || wrong "less than 6 times as fast"
