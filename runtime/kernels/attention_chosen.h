@@ -1,11 +1,11 @@
 /* attention_chosen: softmax attention to chosen pairs, forward and backward: see attention.h.
  *
  * chosen[batch or 1, query blocks, head blocks, key blocks] has one element for so many queries,
- * heads and keys, or one number for MOEC_WORD elements: element i of them is its bit i. A query attends to the keys of the elements that are not 0, in addition to the
- * mask. The queries that attend to any of a few keys are listed and multiplied together, however
- * far apart they are. The cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys
- * or more. The running softmax of all queries of a span is in memory. Results do not depend on the
- * number of threads.
+ * heads and keys, or one number for MOEC_WORD elements: element i of them is its bit i. A query
+ * attends to the keys of the elements that are not 0, in addition to the mask. The queries that
+ * attend to any of a few keys are listed and multiplied together, however far apart they are. The
+ * cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys or more. The running
+ * softmax of all queries of a span is in memory. Results do not depend on the number of threads.
  */
 #ifndef MOEC_ATTENTION_CHOSEN_H
 #define MOEC_ATTENTION_CHOSEN_H
@@ -67,7 +67,8 @@ MOEC_INLINE uint32_t moec_row_bits(const MoecAttend *attend, const float *row, l
     return (uint32_t)((attend->chosen_words ? all >> first % MOEC_WORD : all) & wanted);
 }
 
-/* The same of each query, by tiles of so many elements: rows are far apart, so each is read once. */
+/* The same of each query, by tiles of so many elements. Rows are far apart in memory, so each is
+ * read once. */
 MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end, long tile) {
     MoecChosenScratch *scratch = &moec_chosen_scratch;
     const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);

@@ -27,9 +27,8 @@ typedef struct MaskWords {
 
 static bool reads_fine_mask(const Statement *statement, const Tensor *mask) {
     const AttendOptions *options = &statement->attention;
-    return statement->kind == STATEMENT_CALL &&
-           (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD) &&
-           options->chosen && !options->position && options->block[2] < MOEC_WORD &&
+    return statement->kind == STATEMENT_CALL && options->chosen && !options->position &&
+           options->block[2] < MOEC_WORD &&
            call_input(statement, attend_chosen(options))->tensor == mask;
 }
 
@@ -112,7 +111,7 @@ static Tensor *define_words(MaskWords *all, Tensor *mask, const TensorAccess *wr
     return words;
 }
 
-static void read_words(const MaskWords *all, const Tensor *mask, Tensor *words) {
+static void read_bits(const MaskWords *all, const Tensor *mask, Tensor *words) {
     LIST_EACH(const TensorAccess, access, &all->def_use->accesses[mask->id]) {
         Statement *statement = all->def_use->points[access->position].statement;
         AttendOptions *options = &statement->attention;
@@ -139,6 +138,6 @@ void mask_words(Program *program) {
         if (end->kind != EXPR_INDEX || end->index->of_repeat) continue;
         const bool instead = readers == count_readers(&all, mask, false) &&
                              is_substitutable(all.def_use->points[write->position].statement);
-        read_words(&all, mask, define_words(&all, mask, write, instead));
+        read_bits(&all, mask, define_words(&all, mask, write, instead));
     }
 }

@@ -118,13 +118,14 @@ static void find_one_index(Expr *expr, void *data) {
     one->index = expr->index;
 }
 
-double value_at(const Expr *expr, Index *const *indices, const double *values, int count) {
+double value_for(const Expr *expr, Index *const *indices, const double *values, int count) {
     double args[3] = {0, 0, 0};
     MUST(expr->kind != EXPR_READ);
     if (expr->kind == EXPR_NUMBER) return expr->number;
     for (int i = 0; i < count; i++)
         if (expr->kind == EXPR_INDEX && expr->index == indices[i]) return values[i];
-    for (int i = 0; i < expr->count; i++) args[i] = value_at(expr->args[i], indices, values, count);
+    for (int i = 0; i < expr->count; i++)
+        args[i] = value_for(expr->args[i], indices, values, count);
     return op_value(expr->op, args[0], args[1], args[2]);
 }
 
@@ -135,7 +136,7 @@ static bool count_positions(Expr *expr, MaskCount *made) {
     if (one.others || !one.index || one.index->of_repeat) return false;
     long size = one.index->axis->size;
     for (long i = 0; i < size; i++)
-        made->most += value_at(expr, &one.index, &(double){(double)i}, 1) != 0;
+        made->most += value_for(expr, &one.index, &(double){(double)i}, 1) != 0;
     made->along[0] = one.index;
     made->along_count = 1;
     made->assumed = false;

@@ -46,7 +46,7 @@ static double keys_of_query(const PairMask *mask) {
         for (long t = 0; t < keys; t++) {
             values[query] = (double)s, values[2] = (double)t;
             if (mask->attend->row->sees(mask->attend, s * block[0], t * block[2]) &&
-                value_at(mask->value, mask->indices, values, 4) != 0)
+                value_for(mask->value, mask->indices, values, 4) != 0)
                 seen += (double)block[2];
         }
     return samples ? seen / (double)samples : 0;

@@ -109,7 +109,7 @@ bool is_zero_or_one(const Routing *routing, Expr *expr);
 /* The share of the values of its indices for which a condition holds; 0: unknown, or all. */
 double condition_share(const Routing *routing, Expr *condition);
 /* The value of an expression without reads at these values of its indices. */
-double value_at(const Expr *expr, Index *const *indices, const double *values, int count);
+double value_for(const Expr *expr, Index *const *indices, const double *values, int count);
 /* The value of an element by the only equation of its tensor, which is no reduction; or NULL. */
 Expr *value_of_read(const Routing *routing, const Expr *read);
 bool has_random_value(Expr *expr);
