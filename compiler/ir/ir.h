@@ -291,7 +291,7 @@ typedef struct AttendOptions {
     bool sink;      /* a learned logit per head is added to the softmax denominator */
     bool documents; /* in addition to the mask: only keys of the query's own document */
     bool chosen, words; /* only where the operand `chosen` is not 0; words: see mask_words.c */
-    long block[3];  /* chosen: the queries, heads and keys per element of that operand */
+    long block[3];      /* chosen: the queries, heads and keys per element of that operand */
     double share;   /* chosen: of its elements that are expected not to be 0; 0: not known yet */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position, bias; /* bias: that operand is added to the scores, by distance of positions */
