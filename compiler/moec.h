@@ -144,6 +144,8 @@ const char *moec_option(MoecCompiler *compiler, const char *path);
 const char *moec_options_json(MoecCompiler *compiler);
 /* True if matrix products are in bf16 or in a smaller format (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);
+/* The same in 4 bits or fewer: a small change of a parameter seldom changes a result. */
+bool moec_rounded_coarsely(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* True if the option accepts any number, not only integers. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);

@@ -117,3 +117,8 @@ bool moec_rounded(MoecCompiler *compiler) {
     const char *precision = moec_option(compiler, "train.precision");
     return precision && strcmp(precision, "f32") != 0;
 }
+
+bool moec_rounded_coarsely(MoecCompiler *compiler) {
+    const OperandFormats *formats = operand_formats_find(moec_option(compiler, "train.precision"));
+    return formats && operand_formats_are_coarse(formats);
+}

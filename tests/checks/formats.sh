@@ -26,6 +26,9 @@ for format in fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary; do verify plain $format;
 verify mixture mxfp4
 verify mixture ternary
 
+moec bench "$work/formats.moe:plain" --quick --set train.precision=ternary >"$work/out" 2>&1 || wrong "no speed: $(cat "$work/out")"
+grep -q 'operands are too coarse to see more than gross errors' "$work/out" || wrong "the check of the gradient: $(cat "$work/out")"
+
 cat stdlib/*.moe >"$work/text"
 train() { # FOLDER FORMAT STEPS THREADS [OPTION...]
     folder=$1 format=$2 steps=$3 threads=$4

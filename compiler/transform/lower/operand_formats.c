@@ -66,6 +66,10 @@ const OperandFormats *operand_formats_find(const char *name) {
     return NULL;
 }
 
+bool operand_formats_are_coarse(const OperandFormats *one) {
+    return one->parameter.op == OP_E2M1 || one->parameter.op == OP_FLOOR;
+}
+
 /* ---- the equations of one operand ---- */
 
 /* A rounded operand of a statement that other statements of the block can read. */

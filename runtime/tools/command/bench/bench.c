@@ -24,6 +24,7 @@ static bool read_spec(Bench *bench) {
     if (!compiler) return false;
     bench->settings = settings_of(compiler);
     bench->rounded = moec_rounded(compiler);
+    bench->coarse = moec_rounded_coarsely(compiler);
     read_cost(bench, compiler);
     bench_tell_text(bench, "model", moec_model(compiler));
     bench_tell_text(bench, "graph", bench->graph);

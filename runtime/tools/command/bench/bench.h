@@ -15,8 +15,8 @@ typedef struct Bench {
     const char *operand, *graph, *device;
     Device *on;
     Settings settings;
-    bool routed;  /* it selects: experts, or keys of attention */
-    bool rounded; /* products of bf16 */
+    bool routed;          /* it selects: experts, or keys of attention */
+    bool rounded, coarse; /* products of operands in 16 bits or fewer; in 4 or fewer */
     bool json;
     bool kernels;      /* each of them is timed as well */
     const char *trace; /* file of a trace, with `kernels`; or NULL */

@@ -8,9 +8,11 @@
  * over adjacent intervals of t. The loss of a model with selections jumps at a changed selection,
  * and the gradient does not include jumps. Therefore the intervals are short, the median of their
  * slopes is used, and all sequences are equal, which makes selections few. If most intervals have a
- * jump, only a gross error is detected, and the report contains a note. The intervals are long
- * enough that the rounding of the loss does not matter. The loss of a small model is curved over
- * such lengths: without jumps, the slope is that in the middle of a parabola through all intervals.
+ * jump, only a gross error is detected, and the report contains a note; likewise if operands have 4
+ * bits or fewer, because the loss then has steps, and the gradient is that of the values before
+ * rounding. The intervals are long enough that the rounding of the loss does not matter. The loss
+ * of a small model is curved over such lengths: without jumps, the slope is that in the middle of a
+ * parabola through all intervals.
  */
 #include "tools/command/bench/bench.h"
 #include "base/message.h"
@@ -105,7 +107,7 @@ static bool take_ratios(Call *call, int loss, const GradientBlocks *blocks, doub
 /* The slope of the loss relative to the prediction, and how far it may be from 1. */
 typedef struct LossSlope {
     double value, tolerance;
-    bool coarse; /* choices change in most intervals */
+    const char *coarse; /* why the tolerance is large, or NULL */
 } LossSlope;
 
 static LossSlope loss_slope(const Bench *bench, double ratios[INTERVALS]) {
@@ -113,9 +115,11 @@ static LossSlope loss_slope(const Bench *bench, double ratios[INTERVALS]) {
     double usual = median(ratios, INTERVALS);
     int agree = 0;
     for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - usual) <= tolerance;
-    bool coarse = bench->routed && agree < QUORUM;
-    return (LossSlope){bench->routed ? usual : middle, coarse ? coarse_tolerance : tolerance,
-                       coarse};
+    const char *coarse = bench->coarse                     ? "operands are too coarse"
+                         : bench->routed && agree < QUORUM ? "choices change too often"
+                                                           : NULL;
+    return (LossSlope){bench->routed || bench->coarse ? usual : middle,
+                       coarse ? coarse_tolerance : tolerance, coarse};
 }
 
 static bool is_predicted(const LossSlope *slope) {
@@ -124,11 +128,11 @@ static bool is_predicted(const LossSlope *slope) {
 
 static bool judge(const Bench *bench, const LossSlope *slope) {
     char kind[96];
-    snprintf(kind, sizeof kind, "%sto %.0f %%",
-             slope->coarse   ? "choices change too often to see more than gross errors: "
+    snprintf(kind, sizeof kind, "%s%sto %.0f %%",
+             slope->coarse   ? slope->coarse
              : bench->routed ? "with choices unchanged, "
                              : "",
-             100 * slope->tolerance);
+             slope->coarse ? " to see more than gross errors: " : "", 100 * slope->tolerance);
     bench_tell(bench, "gradient_difference", fabs(slope->value - 1));
     bench_tell_text(bench, "gradient_check", kind);
     return is_predicted(slope) ||
