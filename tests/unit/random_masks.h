@@ -42,6 +42,10 @@ static const MaskForm mask_leaves[] = {
      "  best![s, h#] = top_k[h#](max[n#] p#[@], 1)\n  own![@] = top_k[n#](p#[@], K)\n"
      "  ![@] = best![s, h#] * own![@]\n",
      MASK_TWO | MASK_ENTRIES},
+    {"one or two",
+     "  first![@] = top_k[n#](p#[@], 1)\n  two![@] = top_k[n#](z#[@], 2)\n"
+     "  ![@] = where(t#[s] > 0, two![@], first![@])\n",
+     MASK_ENTRIES},
     {"threshold", "  ![@] = p#[@] > 0.3\n", 0},
     {"upper threshold", "  ![@] = p#[@] <= 0.4\n", 0},
     {"least of a top",

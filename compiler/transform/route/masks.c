@@ -236,6 +236,28 @@ static MaskCount count_powers(const Routing *routing, Expr *expr, const MaskCoun
     return (MaskCount){.share = count.share, .truth = true, .assumed = count.assumed};
 }
 
+/* An entry of either mask: of one by a condition, or of both. The limits hold for both. */
+static MaskCount count_either(const MaskCount *a, const MaskCount *b, bool both) {
+    MaskCount made = {.truth = a->truth && b->truth, .assumed = a->assumed || b->assumed};
+    if (!same_limit(a, b)) return made;
+    made.along_count = a->along_count;
+    for (int i = 0; i < a->along_count; i++) made.along[i] = a->along[i];
+    made.most = both ? a->most + b->most : a->most > b->most ? a->most : b->most;
+    made.least = both ? (a->least > b->least ? a->least : b->least)
+                      : (a->least < b->least ? a->least : b->least);
+    return made;
+}
+
+/* where(c, a, b) */
+static MaskCount count_choice(const Routing *routing, Expr *expr, const MaskCount *condition,
+                              const MaskCount *a, int depth) {
+    const MaskCount b = count_in(routing, expr->args[2], depth);
+    MaskCount made = count_either(a, &b, false);
+    made.share = condition->share * a->share + (1 - condition->share) * b.share;
+    made.assumed |= condition->assumed;
+    return made;
+}
+
 /* True if the count of the result depends on those of the arguments. */
 static bool counts_arguments(OpCode op) {
     static const bool counts[OP_COUNT] = {
@@ -263,7 +285,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         return a;
     case OP_WHERE:
         if (expr_is_number(expr->args[1], 0)) return count_outside(routing, expr, &a, depth);
-        if (!expr_is_number(expr->args[2], 0)) return made;
+        if (!expr_is_number(expr->args[2], 0)) return count_choice(routing, expr, &a, &b, depth);
         take_limit(&a, &b);
         a.least = 0;
         a.share *= b.share;
@@ -284,8 +306,9 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         if (a.truth && expr_is_number(expr->args[1], 0)) return a;
         return count_powers(routing, expr, &made, depth);
     case OP_OR:
+        made = count_either(&a, &b, true);
+        made.truth = true;
         made.share = a.share + b.share - a.share * b.share;
-        made.assumed = a.assumed || b.assumed;
         return made;
     case OP_SUB:
         if (!a.truth || !b.truth) return made;
