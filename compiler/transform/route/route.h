@@ -125,6 +125,10 @@ const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, con
 /* True if products with weights compute a vector for each of the indices in the value. */
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
                     const Expr *weights, Index *const *indices, int count);
+/* True if the value reads a vector that products with weights compute, with all indices of the
+ * statement. */
+bool saves_networks(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    Index *const *indices, int count);
 /* True if the statement is a product with weights. */
 bool has_summed_weights(const Statement *statement);
 bool sums_over(const Statement *statement, const Index *index);

@@ -148,6 +148,30 @@ bool saves_products(const Routing *routing, const ProgramPoint *point, const Exp
     return false;
 }
 
+/* True for a read with all indices of the statement, among them further ones of a vector. */
+static bool is_whole_vector(const Statement *statement, const Expr *read, Index *const *indices,
+                            int count) {
+    bool further = false;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *loop = statement->loops[i];
+        if (!expr_uses_index(read, loop)) return false;
+        further |= loop->axis->kind == AXIS_PLAIN && !indices_have(indices, count, loop);
+    }
+    return further && is_vector(read, indices, count);
+}
+
+bool saves_networks(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    Index *const *indices, int count) {
+    const ValueOrigin origin = {routing, point, indices, count, NULL};
+    List values = {0};
+    list_values(routing, value, NULL, &values);
+    LIST_EACH(const Expr, read, &values)
+        if (is_whole_vector(point->statement, read, indices, count) &&
+            comes_from(&origin, read->tensor))
+            return true;
+    return false;
+}
+
 const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, const Expr *mask,
                           Index *const *indices, int count) {
     const ValueOrigin origin = {routing, point, indices, count, NULL};
