@@ -251,6 +251,8 @@ static const MaskForm mask_uses[] = {
     {"condition on the text", "((mean[s] t#[s]) > 0) * E", MASK_POSITIONS | MASK_ACAUSAL | MASK_WEIGHTS},
     {"product of the selected", "(sum[f#] M * u#[s, f#] * wo#[f#, d] * E)", MASK_POSITIONS | MASK_WEIGHTS},
     {"norm of the selected", "sqrt(0.1 + (sum[d] M * E * E)) * x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
+    {"number of the selected", "x[s, d] * (M * (sum[d] E * E) / (1 + abs(t#[s])))", MASK_POSITIONS | MASK_WEIGHTS},
+    {"number of a condition", "where(M > 0, logsumexp[d] E, 0) + x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
     {"mask and half", "(M - 0.5) * E", MASK_POSITIONS | MASK_DENSE},
     {"cosine of a position", "cos(M) * E", MASK_POSITIONS | MASK_DENSE},
     {"dense as well, of a position", "M * E + 0.1 * E", MASK_POSITIONS | MASK_DENSE},

@@ -133,6 +133,12 @@ bool saves_networks(const Routing *routing, const ProgramPoint *point, const Exp
 bool has_summed_weights(const Statement *statement);
 bool sums_over(const Statement *statement, const Index *index);
 
+/* masked_values.c */
+/* True if a number per position under the mask needs products with weights that no other value
+ * needs. tuple: as for saves_work. */
+bool saves_own_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                        const Expr *mask, Index *const *indices, int count, const Tuple *tuple);
+
 /* unmasked_weights.c */
 void unmasked_weights(Routing *routing);
 

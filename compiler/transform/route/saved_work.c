@@ -7,6 +7,7 @@
  * A sum reads the vectors of selected entries only. Without a sum over an axis of the mask that is
  * not one of the data, the mask has to be one of single positions and save products. A value from
  * which the rest of the equation is computed is needed everywhere: x in on * f + (1 - on) * x.
+ * masked_values.c has the rule for one number per position.
  */
 #include "analysis/access.h"
 #include "transform/route/route.h"
@@ -135,7 +136,7 @@ bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *v
             (comes_from(&origin, read->tensor) && !is_needed_everywhere(&origin, read, &all)))
             return true;
     }
-    return false;
+    return saves_own_products(routing, point, value, mask, indices, count, tuple);
 }
 
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
