@@ -74,8 +74,9 @@ static bool is_own(const MaskedValues *values, const Tensor *tensor) {
 bool saves_own_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
                         const Expr *mask, Index *const *indices, int count, const Tuple *tuple) {
     const DefUse *def_use = routing->def_use;
-    MaskedValues values = {routing, point, value, mask, tuple, indices, count,
-                           arena_alloc(routing->program->arena, (size_t)def_use->count)};
+    MaskedValues values = {
+        routing, point,   value, mask,
+        tuple,   indices, count, arena_alloc(routing->program->arena, (size_t)def_use->count)};
     for (int i = (int)(point - def_use->points) - 1; i >= 0; i--) {
         const Statement *statement = def_use->points[i].statement;
         if (statement->kind != STATEMENT_LOOP || def_use->points[i].repeat != point->repeat ||

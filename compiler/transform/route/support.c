@@ -110,8 +110,10 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
             Packing *packing = packing_candidate(routing, operand->tensor);
             if (!packing) continue;
             check_written(routing, point, operand);
-            if (!statement_selects(call)) packing->candidate = false;
-            if (!statement_selects(call)) packing->blocker = call;
+            if (!statement_selects(call)) {
+                packing->candidate = packing->supported = false;
+                packing->blocker = call;
+            }
             for (int j = 0; j < routing->rank && statement_selects(call); j++)
                 if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
         }

@@ -94,6 +94,7 @@ void written_masks(Program *program) {
     Routing routing = {.program = program, .def_use = def_use_new(program)};
     for (int i = 0; i < routing.def_use->count; i++)
         mark_part(&routing, routing.def_use->points[i].statement);
+    scan_masks(&routing);
     inline_masks(&routing);
     const DefUse *def_use = routing.def_use;
     for (int i = 0; i < def_use->count; i++) {
