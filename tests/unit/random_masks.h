@@ -8,7 +8,7 @@
  *
  * Patterns: # is the number of the block, @ the subscripts s, h#, n# of its entries, & the subscripts h#, n#, $ the subscripts
  * s, h#. Without a second axis, h# is left out. With positions, @ and $ are s. K is 1 to 3. A, B, M and E are the masks and the value at an entry, ! is the name of
- * the mask that the pattern defines.
+ * the mask that the pattern defines. The text of a value or a use after the last = is its expression, after equations.
  */
 #ifndef RANDOM_MASKS_H
 #define RANDOM_MASKS_H
@@ -253,6 +253,14 @@ static const MaskForm mask_uses[] = {
     {"norm of the selected", "sqrt(0.1 + (sum[d] M * E * E)) * x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
     {"number of the selected", "x[s, d] * (M * (sum[d] E * E) / (1 + abs(t#[s])))", MASK_POSITIONS | MASK_WEIGHTS},
     {"number of a condition", "where(M > 0, logsumexp[d] E, 0) + x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence", "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = 0.5 * rec#[d] + M * q#[s, d] }\n=rec#[s, d]",
+     MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence by a condition",
+     "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = where(M > 0, tanh(q#[s, d] - rec#[d]), rec#[d]) }\n=rec#[s, d]",
+     MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence by an inline condition",
+     "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = rec#[d] + (z#[s] > 0.1) * (q#[s, d] - rec#[d]) }\n=rec#[s, d] + M",
+     MASK_POSITIONS | MASK_WEIGHTS},
     {"mask and half", "(M - 0.5) * E", MASK_POSITIONS | MASK_DENSE},
     {"cosine of a position", "cos(M) * E", MASK_POSITIONS | MASK_DENSE},
     {"dense as well, of a position", "M * E + 0.1 * E", MASK_POSITIONS | MASK_DENSE},
@@ -439,6 +447,13 @@ static void add_block_of_masks(Spec *spec, int number) {
     }
     if (!block.positions && chance(random, 15))
         expand(&block, "  aux load# = 0.01 * (mean[batch, s] (max[&] on#[@] * p#[@]))\n");
+    const char *equations = use;
+    use = strstr(use, "\n=") ? strstr(use, "\n=") + 2 : use;
+    if (use > equations) {
+        char text[600] = "";
+        memcpy(text, equations, (size_t)(use - equations - 1));
+        expand(&block, text);
+    }
     expand(&block, "  y#[s, d] = ");
     const int heads = block.two && !strstr(use, "h#");
     if (heads) expand(&block, "sum[h#] (h# + 1) * tanh(");
