@@ -100,6 +100,9 @@ static const MaskForm mask_leaves[] = {
      MASK_WEIGHTS | MASK_ENTRIES},
     {"sigmoid of a condition", "  ![@] = sigmoid(where(z#[@] > 0.1, z#[@], -1e30))\n",
      MASK_WEIGHTS},
+    {"straight-through", "  some![@] = p#[@] > 0.3\n  ![@] = some![@] + (z#[@] - stop_gradient(z#[@]))\n", MASK_WEIGHTS | MASK_DENSE},
+    {"straight-through top", "  some![@] = top_k[n#](p#[@], K)\n  ![@] = z#[@] + stop_gradient(some![@] - z#[@])\n",
+     MASK_WEIGHTS | MASK_DENSE | MASK_ENTRIES},
     {"rest of a top",
      "  first![@] = top_k[n#](p#[@], 1)\n  more![@] = top_k[n#](p#[@], 2)\n"
      "  ![@] = more![@] - first![@]\n",
@@ -534,8 +537,10 @@ static WeightReads weight_reads(const char *program) {
     return reads;
 }
 
-/* True if training computes a product for all entries that evaluation computes on rows. */
-static int trains_all(const char *evaluation, const char *training) {
+/* True if training computes a product for all entries that evaluation computes on rows. It needs all of them for a gradient that is
+ * not 0 where the mask is: straight-through. */
+static int trains_all(const char *text, const char *evaluation, const char *training) {
+    if (strstr(text, "- stop_gradient(") || strstr(text, "stop_gradient(some")) return 0;
     const WeightReads forward = weight_reads(evaluation), both = weight_reads(training);
     return (forward.rows & ~forward.all & both.all) != 0;
 }

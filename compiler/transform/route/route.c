@@ -51,12 +51,13 @@ static Expr *one_for_mask(Program *program, Expr *read, void *data) {
     return read->tensor == data ? expr_number(program, 1) : NULL;
 }
 
-/* Notes why all entries are computed. A mask that changes no value is removed. */
+/* Notes why all entries are computed, unless it is known. A mask that changes no value is removed.
+ */
 static void leave_dense(const Routing *routing, const char *why) {
     Program *program = routing->program;
     Block *block = routing->home ? &routing->home->body : &program->body;
     Tensor *mask = routing->mask;
-    mask->dense = why;
+    if (!mask->dense) mask->dense = why;
     if (!mask->implied) return;
     int kept = 0;
     for (int i = 0; i < block->statements.count; i++)

@@ -142,6 +142,9 @@ bool saves_own_products(const Routing *routing, const ProgramPoint *point, const
 /* unmasked_weights.c */
 void unmasked_weights(Routing *routing);
 
+/* straight_through.c */
+void straight_through(Routing *routing, bool trains);
+
 /* scan_masks.c */
 void scan_masks(Routing *routing);
 

@@ -123,16 +123,16 @@ static bool has_products_in_scan(const ScanMask *masks, const Expr *value) {
 }
 
 /* Notes that the value of the state is computed for all positions. */
-static void note_state(const ScanMask *masks, Expr *mask, const Tensor *value) {
+static void note_state(const ScanMask *masks, Expr *value) {
     Program *program = masks->routing->program;
     const Axis *axis = masks->position->index->axis;
-    mask->tensor->dense =
+    value->tensor->dense =
         arena_format(program->arena,
                      "'%s' depends on the state of the scan; compute the parts that do not depend "
                      "on it before the scan",
-                     value->stem);
+                     value->tensor->stem);
     list_copy(program->arena, &program->masked,
-              &(MaskedReduction){.mask = mask,
+              &(MaskedReduction){.mask = value,
                                  .axis = axis,
                                  .entries = axis->size,
                                  .span = masks->equation->span,
@@ -175,7 +175,7 @@ static bool mask_values(ScanMask *masks, Expr *mask) {
             depends_on_read(routing, equation->value, read, &tuple, masks->point->repeat))
             continue;
         if (!is_before_scan(masks, read) && has_products_in_scan(masks, read))
-            note_state(masks, mask, read->tensor);
+            note_state(masks, read);
         if (!is_before_scan(masks, read) || !indices_of(outside, dims) ||
             !saves_products(routing, masks->point, outside, NULL, indices, mask->count))
             continue;
