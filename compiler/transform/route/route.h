@@ -163,6 +163,8 @@ Expr *implied_condition(const Routing *routing, const Statement *region, Expr *e
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
 #define GATHERED_SHARE 0.0625
+/* The largest share of positions that are gathered. */
+#define WORTH_SHARE 0.75
 /* True if the mask selects few entries. */
 bool selects_few(const Routing *routing);
 /* True if rows of the mask are faster than all its entries. */
