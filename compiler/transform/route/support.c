@@ -83,9 +83,16 @@ static void support_access(Expr *expr, void *data) {
     }
 }
 
+/* The number of rows that data determines bounds one loop: no other one may run over rows. */
 static bool tuple_in_loops(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     for (int i = 0; i < routing->rank; i++)
         if (!statement_loops_over(statement, tuple->at[i]->index)) return false;
+    for (int i = 0; i < statement->loop_count && routing->counted; i++) {
+        bool of_mask = statement->loops[i]->axis->kind != AXIS_ROWS;
+        for (int j = 0; j < routing->rank; j++)
+            of_mask |= tuple->at[j]->index == statement->loops[i];
+        if (!of_mask) return false;
+    }
     return true;
 }
 
