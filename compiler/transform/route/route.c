@@ -158,6 +158,15 @@ static bool refines_over_axes(const Routing *routing, const ProgramPoint *point)
            uses_mask(routing, point->statement);
 }
 
+/* True for a condition on entries alone, on[n]. Its rows have a bound, which a statement has once:
+ * selections of positions come first. */
+static bool is_of_entries(const Statement *maker) {
+    const Tensor *mask = mask_target(maker)->tensor;
+    for (int i = 0; i < mask->rank; i++)
+        if (mask->axes[i]->kind != AXIS_PLAIN && mask->axes[i]->kind != AXIS_REPEAT) return false;
+    return !statement_selects(maker);
+}
+
 /* The first mask that is not done, after those that refine it; processing one may create others. */
 static const ProgramPoint *next_mask(Routing *routing) {
     routing->def_use = def_use_new(routing->program);
@@ -170,7 +179,9 @@ static const ProgramPoint *next_mask(Routing *routing) {
             list_push(routing->program->arena, &open, point);
     }
     const ProgramPoint *next = open.count ? open.items[0] : NULL;
-    for (int i = 1; i < open.count; i++) {
+    LIST_EACH(const ProgramPoint, other, &open)
+        if (is_of_entries(next->statement) && !is_of_entries(other->statement)) next = other;
+    for (int i = list_find(&open, next) + 1; i < open.count; i++) {
         const ProgramPoint *other = open.items[i];
         start_mask(routing, next->statement, next->repeat);
         find_support(routing);
