@@ -1,8 +1,8 @@
 /* causal: checks if a decoding step can be derived, one position after the other.
  *
  * Every equation must be pointwise along the sequence or look back: attention, x[s-1],
- * x[floor(s / 2)], the first position, or other positions t whose later values have no effect, as in sum[t] x[t] * (t <= s).
- * Any other equation is an error; all of them are reported.
+ * x[floor(s / 2)], the first position, or other positions t whose later values have no effect, as
+ * in sum[t] x[t] * (t <= s). Any other equation is an error; all of them are reported.
  */
 #include "analysis/past.h"
 
@@ -162,7 +162,7 @@ static bool is_complete(const Check *check, const Expr *sub, const Axis *axis) {
         shift += sub->op == OP_ADD ? sub->args[1]->number : -sub->args[1]->number;
     if (!blocks || !check->position || !is_whole_part(sub) ||
         sub->args[0]->args[1]->number != (double)blocks->size ||
-        !is_position(sub->args[0]->args[0], check->position, &times, &rest) || times != 1)
+        !is_of_position(sub->args[0]->args[0], check->position, &times, &rest) || times != 1)
         return false;
     return rest + (shift + 1) * (double)blocks->size <= 1;
 }

@@ -169,7 +169,7 @@ bool is_distance(const Expr *expr, const Index *other, const Index *position, do
     return *times != 0 && distance.times_position == -*times;
 }
 
-bool is_position(const Expr *expr, const Index *position, double *times, double *rest) {
+bool is_of_position(const Expr *expr, const Index *position, double *times, double *rest) {
     Distance distance = {.position = position};
     if (!add_terms(&distance, expr, 1)) return false;
     *times = distance.times_position;

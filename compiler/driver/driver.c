@@ -67,7 +67,7 @@ static void pass_prepare(Work *work) {
     if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
 }
 
-/* A program that counts the cost of training keeps what its gradient needs. */
+/* A program that counts the cost of training keeps the values of its gradient. */
 static void pass_written_masks(Work *work) {
     written_masks(work->program,
                   work->graph == GRAPH_TRAIN || work->compiler->unit->counts_training);

@@ -21,11 +21,11 @@ typedef struct PositionValues {
     bool changed;
 } PositionValues;
 
-static Expr *followed(PositionValues *values, Expr *expr);
+static Expr *position_value(PositionValues *values, Expr *expr);
 
 /* The value of the equation at the subscripts of the read; NULL if it depends on more than the
  * position. */
-static Expr *value_at(PositionValues *values, const Expr *read) {
+static Expr *equation_at(PositionValues *values, const Expr *read) {
     const DefUse *def_use = values->def_use;
     Index *from[MAX_RANK];
     if (values->depth >= MAX_EQUATIONS || read->tensor->id >= def_use->tensor_count ||
@@ -39,8 +39,8 @@ static Expr *value_at(PositionValues *values, const Expr *read) {
         if (from[i]->axis->kind == AXIS_BATCH || from[i]->of_repeat) return NULL;
     }
     values->depth++;
-    Expr *value = followed(values, expr_substitute(values->decode->program, maker->value, from,
-                                                   read->args, read->count));
+    Expr *value = position_value(values, expr_substitute(values->decode->program, maker->value,
+                                                         from, read->args, read->count));
     values->depth--;
     return value;
 }
@@ -61,16 +61,16 @@ static Expr *inside_axis(Program *program, const Expr *read, Expr *value) {
 }
 
 /* The expression without reads of temporaries, if these depend on the position alone; or NULL. */
-static Expr *followed(PositionValues *values, Expr *expr) {
+static Expr *position_value(PositionValues *values, Expr *expr) {
     Program *program = values->decode->program;
     Expr *args[MAX_RANK] = {NULL};
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) return NULL;
     for (int i = 0; i < expr->count; i++)
-        if (!(args[i] = followed(values, expr->args[i]))) return NULL;
+        if (!(args[i] = position_value(values, expr->args[i]))) return NULL;
     if (expr->kind != EXPR_READ) return expr->count ? expr_with_args(program, expr, args) : expr;
     Expr *read = expr_with_args(program, expr, args);
     if (expr->tensor->role == ROLE_PARAMETER || expr->tensor->role == ROLE_STATE) return read;
-    Expr *value = value_at(values, read);
+    Expr *value = equation_at(values, read);
     return value ? inside_axis(program, read, value) : NULL;
 }
 
@@ -85,7 +85,7 @@ static bool reads_later(const PositionValues *values, const Expr *read) {
 static Expr *without_later(Program *program, Expr *read, void *data) {
     PositionValues *values = data;
     if (read->tensor->id >= values->decode->all.count || !reads_later(values, read)) return NULL;
-    Expr *value = value_at(values, read);
+    Expr *value = equation_at(values, read);
     values->changed |= value != NULL;
     return value ? inside_axis(program, read, value) : NULL;
 }

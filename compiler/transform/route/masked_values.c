@@ -38,23 +38,23 @@ static bool reads_same_position(const MaskedValues *values, const Expr *read) {
     return found == values->count;
 }
 
-static bool is_inside(const Expr *expr, const Expr *read) {
+static bool has_part(const Expr *expr, const Expr *read) {
     if (expr == read) return true;
     for (int i = 0; i < expr->count; i++)
-        if (is_inside(expr->args[i], read)) return true;
+        if (has_part(expr->args[i], read)) return true;
     return false;
 }
 
 /* True if the masked statement needs the value under the mask only. */
-static bool is_masked(const MaskedValues *values, const Expr *read) {
+static bool needs_masked(const MaskedValues *values, const Expr *read) {
     const Statement *statement = values->point->statement;
-    return is_inside(values->value, read) && !is_inside(values->mask, read) &&
+    return has_part(values->value, read) && !has_part(values->mask, read) &&
            !(values->tuple && depends_on_read(values->routing, statement->value, read,
                                               values->tuple, values->point->repeat));
 }
 
 /* True if the masked value alone reads the tensor. */
-static bool is_own(const MaskedValues *values, const Tensor *tensor) {
+static bool is_read_masked(const MaskedValues *values, const Tensor *tensor) {
     const DefUse *def_use = values->routing->def_use;
     const int masked = (int)(values->point - def_use->points);
     bool read = false;
@@ -64,7 +64,7 @@ static bool is_own(const MaskedValues *values, const Tensor *tensor) {
         if (access->write) continue;
         read = true;
         if (!reads_same_position(values, access->expr) ||
-            (access->position == masked ? !is_masked(values, access->expr)
+            (access->position == masked ? !needs_masked(values, access->expr)
                                         : !values->own[access->position]))
             return false;
     }
@@ -80,7 +80,7 @@ bool saves_own_products(const Routing *routing, const ProgramPoint *point, const
     for (int i = (int)(point - def_use->points) - 1; i >= 0; i--) {
         const Statement *statement = def_use->points[i].statement;
         if (statement->kind != STATEMENT_LOOP || def_use->points[i].repeat != point->repeat ||
-            !is_own(&values, statement->target->tensor))
+            !is_read_masked(&values, statement->target->tensor))
             continue;
         values.own[i] = true;
         if (has_summed_weights(statement) && statement->target->tensor->rank > count) return true;

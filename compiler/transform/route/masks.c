@@ -308,6 +308,15 @@ static MaskCount count_choice(const Routing *routing, Expr *expr, const MaskCoun
     return made;
 }
 
+static MaskCount count_equality(const Routing *routing, const Expr *a, const Expr *b,
+                                const MaskCount *compared, int depth) {
+    MaskCount made = *compared;
+    if (!count_equal(a, b, &made) && !count_equal(b, a, &made) &&
+        !count_same(routing, a, b, depth, &made) && !count_same(routing, b, a, depth, &made))
+        count_number(a, b, &made);
+    return made;
+}
+
 /* True if the count of the result depends on those of the arguments. */
 static bool counts_arguments(OpCode op) {
     static const bool counts[OP_COUNT] = {
@@ -343,12 +352,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         a.truth = b.truth;
         return a;
     case OP_EQ:
-        if (!count_equal(expr->args[0], expr->args[1], &made) &&
-            !count_equal(expr->args[1], expr->args[0], &made) &&
-            !count_same(routing, expr->args[0], expr->args[1], depth, &made) &&
-            !count_same(routing, expr->args[1], expr->args[0], depth, &made))
-            count_number(expr->args[0], expr->args[1], &made);
-        return made;
+        return count_equality(routing, expr->args[0], expr->args[1], &made, depth);
     case OP_NE:
         if (expr_is_number(expr->args[1], 0)) {
             a.truth = true;

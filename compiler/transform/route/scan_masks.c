@@ -28,7 +28,7 @@ static bool is_before_scan(const ScanMask *masks, const Expr *expr) {
     return true;
 }
 
-static Expr *at_position(const ScanMask *masks, Expr *expr) {
+static Expr *before_scan(const ScanMask *masks, Expr *expr) {
     Index *from = masks->inside->index;
     Expr *to = masks->position;
     return expr_substitute(masks->routing->program, expr, &from, &to, 1);
@@ -170,7 +170,7 @@ static bool mask_values(ScanMask *masks, Expr *mask) {
         tuple.at[i] = in_scan(masks, mask->args[routing->mask_dims[i]]);
     reads_of(program->arena, equation, &reads);
     LIST_EACH(Expr, read, &reads) {
-        Expr *outside = at_position(masks, read);
+        Expr *outside = before_scan(masks, read);
         if (read->tensor->role != ROLE_TEMP || read->tensor == mask->tensor ||
             depends_on_read(routing, equation->value, read, &tuple, masks->point->repeat))
             continue;
@@ -194,7 +194,7 @@ static void mask_equation(ScanMask *masks) {
     list_conditions(masks, masks->equation->value, &conditions);
     LIST_EACH(Expr, condition, &conditions) {
         Expr *before = masks->equation->value;
-        Expr *mask = named_condition(masks, at_position(masks, condition));
+        Expr *mask = named_condition(masks, before_scan(masks, condition));
         const Statement *named =
             masks->made.statements.count ? masks->made.statements.items[0] : NULL;
         if (named) {

@@ -3,8 +3,8 @@
  *     w[b,s,n] = on[b,s,n] + p[b,s,n] - stop(p[b,s,n])       w[b,s,n] = on[b,s,n]
  *     w[b,s,n] = p[b,s,n] + stop(on[b,s,n] - p[b,s,n])  -->  the same
  *
- * In programs without a gradient, a value and the same value without a gradient cancel. What
- * remains must be a mask, or weights that a mask makes 0. Training needs the gradient of all
+ * In programs without a gradient, a value and the same value without a gradient cancel. The
+ * rest must be a mask, or weights that a mask makes 0. Training needs the gradient of all
  * entries: a note for `check`.
  */
 #include "transform/route/route.h"
@@ -25,17 +25,18 @@ typedef struct Terms {
 } Terms;
 
 /* The terms of a sum, inside of stop() as well; false if there are too many. */
-static bool list_terms(const Routing *routing, Expr *expr, bool negative, bool stopped,
-                       Terms *terms) {
+static bool list_summands(const Routing *routing, Expr *expr, bool negative, bool stopped,
+                          Terms *terms) {
     if (expr->kind == EXPR_READ && !stopped) {
         Expr *value = value_of_read(routing, expr);
         if (value && value->kind == EXPR_APPLY && value->op == OP_STOP) expr = value;
     }
     if (expr->kind == EXPR_APPLY && expr->op == OP_STOP)
-        return list_terms(routing, expr->args[0], negative, true, terms);
+        return list_summands(routing, expr->args[0], negative, true, terms);
     if (expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB))
-        return list_terms(routing, expr->args[0], negative, stopped, terms) &&
-               list_terms(routing, expr->args[1], negative != (expr->op == OP_SUB), stopped, terms);
+        return list_summands(routing, expr->args[0], negative, stopped, terms) &&
+               list_summands(routing, expr->args[1], negative != (expr->op == OP_SUB), stopped,
+                             terms);
     if (terms->count == MAX_TERMS) return false;
     terms->at[terms->count] = expr;
     terms->negative[terms->count] = negative;
@@ -67,7 +68,7 @@ static bool cancel_pair(Terms *terms) {
     return false;
 }
 
-static Expr *sum_of(Program *program, const Terms *terms) {
+static Expr *sum_of_rest(Program *program, const Terms *terms) {
     Expr *sum = expr_number(program, 0);
     for (int i = 0; i < terms->count; i++)
         sum = expr_apply(program, terms->negative[i] ? OP_SUB : OP_ADD, sum, terms->at[i], NULL);
@@ -77,9 +78,9 @@ static Expr *sum_of(Program *program, const Terms *terms) {
 /* The value of a sum in which a gradient cancels, if it is a mask or weights of one; or NULL. */
 static Expr *masked_rest(const Routing *routing, const ProgramPoint *point, Expr *expr) {
     Terms terms = {.count = 0};
-    if (!list_terms(routing, expr, false, false, &terms) || !cancel_pair(&terms)) return NULL;
+    if (!list_summands(routing, expr, false, false, &terms) || !cancel_pair(&terms)) return NULL;
     while (cancel_pair(&terms)) continue;
-    Expr *rest = sum_of(routing->program, &terms);
+    Expr *rest = sum_of_rest(routing->program, &terms);
     return is_zero_or_one(routing, rest) || implied_condition(routing, point->repeat, rest) ? rest
                                                                                             : NULL;
 }
