@@ -311,8 +311,9 @@ void zeros_after_end(Program *program, Block *block, const Statement *writer);
 void mesh(Program *program, const MeshSizes *sizes);
 /* The same for parameters that rows select, after route. */
 void mesh_rows(Program *program, const MeshSizes *sizes);
-/* Marks equations that are masks because a value has them as a factor. */
-void written_masks(Program *program);
+/* Marks equations that are masks because a value has them as a factor. trains: values have
+ * gradients. */
+void written_masks(Program *program, bool trains);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */

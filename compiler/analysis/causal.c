@@ -1,8 +1,8 @@
 /* causal: checks if a decoding step can be derived, one position after the other.
  *
- * Every equation must be pointwise along the sequence or look back: attention, x[s-1], the first
- * position, or other positions t whose later values have no effect, as in sum[t] x[t] * (t <= s).
- * Any other equation is an error; all of them are reported.
+ * Every equation must be pointwise along the sequence or look back: attention, x[s-1],
+ * x[floor(s / 2)], the first position, or other positions t whose later values have no effect, as
+ * in sum[t] x[t] * (t <= s). Any other equation is an error; all of them are reported.
  */
 #include "analysis/past.h"
 
@@ -31,19 +31,48 @@ static void causal_error(Check *check, const char *what) {
     check->good = false;
 }
 
-/* True for values from 0 on: an index, a constant, sums and products of these. */
+static bool is_positive(const Expr *expr) {
+    return expr->kind == EXPR_NUMBER && expr->number > 0;
+}
+
+/* floor(e / n) with a number n of at least 1. */
+static bool is_whole_part(const Expr *expr) {
+    const Expr *quotient = expr->kind == EXPR_APPLY && expr->op == OP_FLOOR ? expr->args[0] : NULL;
+    return quotient && quotient->kind == EXPR_APPLY && quotient->op == OP_DIV &&
+           quotient->args[1]->kind == EXPR_NUMBER && quotient->args[1]->number >= 1;
+}
+
+/* True for values from 0 on: an index, a constant, a remainder, sums and products of these. */
 static bool from_zero(const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return true;
     if (expr->kind == EXPR_NUMBER) return expr->number >= 0;
-    return expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_MUL) &&
-           from_zero(expr->args[0]) && from_zero(expr->args[1]);
+    if (expr->kind != EXPR_APPLY) return false;
+    if (expr->op == OP_MOD) return is_positive(expr->args[1]);
+    if (is_whole_part(expr)) return from_zero(expr->args[0]->args[0]);
+    return (expr->op == OP_ADD || expr->op == OP_MUL) && from_zero(expr->args[0]) &&
+           from_zero(expr->args[1]);
 }
 
-/* s - 1, s - 2 * w: this position or an earlier one. */
-static bool looks_back(const Expr *sub, const Index *position) {
+/* looks_back: see past.h. */
+bool looks_back(const Expr *sub, const Index *position) {
     if (sub->kind == EXPR_INDEX) return sub->index == position;
-    return sub->kind == EXPR_APPLY && sub->op == OP_SUB && looks_back(sub->args[0], position) &&
-           from_zero(sub->args[1]);
+    if (sub->kind == EXPR_NUMBER) return sub->number <= 0;
+    if (sub->kind != EXPR_APPLY) return false;
+    Expr *const *args = sub->args;
+    if (is_whole_part(sub)) return looks_back(args[0]->args[0], position);
+    switch (sub->op) {
+    case OP_SUB:
+        return looks_back(args[0], position) && from_zero(args[1]);
+    case OP_MIN:
+        return looks_back(args[0], position) || looks_back(args[1], position);
+    case OP_MAX:
+        return looks_back(args[0], position) && looks_back(args[1], position);
+    case OP_MUL: /* floor(s / 8) * 8 */
+        return is_whole_part(args[0]) && expr_equal(args[0]->args[0]->args[1], args[1]) &&
+               looks_back(args[0], position);
+    default:
+        return false;
+    }
 }
 
 /* True for another position of the statement, which check_others checks. */
@@ -122,15 +151,34 @@ static void check_others(Check *check) {
     }
 }
 
+/* True if the last position of the block is not after the current one: floor((s + a) / n) + c with
+ * blocks of n positions. */
+static bool is_complete(const Check *check, const Expr *sub, const Axis *axis) {
+    double shift = 0, times, rest;
+    const PastBlocks *blocks = list_find_by(&check->past->blocks, offsetof(PastBlocks, axis), axis);
+    for (; sub->kind == EXPR_APPLY && (sub->op == OP_ADD || sub->op == OP_SUB) &&
+           sub->args[1]->kind == EXPR_NUMBER;
+         sub = sub->args[0])
+        shift += sub->op == OP_ADD ? sub->args[1]->number : -sub->args[1]->number;
+    if (!blocks || !check->position || !is_whole_part(sub) ||
+        sub->args[0]->args[1]->number != (double)blocks->size ||
+        !is_of_position(sub->args[0]->args[0], check->position, &times, &rest) || times != 1)
+        return false;
+    return rest + (shift + 1) * (double)blocks->size <= 1;
+}
+
 /* Summaries of blocks are read at a position, which must not depend on later blocks, or block by
  * block. */
 static void check_summary(Expr *expr, void *data) {
     Check *check = data;
     if (expr->kind != EXPR_READ || !check->past->summary[expr->tensor->id]) return;
     bool good = check->position || check->past->summary[check->statement->target->tensor->id];
-    for (int i = 0; i < expr->count; i++)
-        if (is_past_axis(check->past, expr->tensor->axes[i]) && expr->args[i]->kind != EXPR_INDEX)
+    for (int i = 0; i < expr->count; i++) {
+        const Axis *axis = expr->tensor->axes[i];
+        if (is_past_axis(check->past, axis) && expr->args[i]->kind != EXPR_INDEX &&
+            !is_complete(check, expr->args[i], axis))
             good = false;
+    }
     if (!good) causal_error(check, "reads blocks of positions that are not complete");
 }
 

@@ -169,6 +169,14 @@ bool is_distance(const Expr *expr, const Index *other, const Index *position, do
     return *times != 0 && distance.times_position == -*times;
 }
 
+bool is_of_position(const Expr *expr, const Index *position, double *times, double *rest) {
+    Distance distance = {.position = position};
+    if (!add_terms(&distance, expr, 1)) return false;
+    *times = distance.times_position;
+    *rest = distance.rest;
+    return true;
+}
+
 /* The positions per index of an axis; 0: it has none. */
 static long block_of_axis(const Past *past, const Axis *axis) {
     if (axis == past->sequence) return 1;

@@ -53,6 +53,10 @@ bool past_reads(const Past *past, const Expr *value, const Index *other);
 /* True if left side - right side of a comparison is `times * (other - position) + rest`. */
 bool position_distance(const Expr *comparison, const Index *other, const Index *position,
                        double *times, double *rest);
+/* True if the value is `times * position + rest`. */
+bool is_of_position(const Expr *expr, const Index *position, double *times, double *rest);
+/* True for this position or an earlier one: s, s - 2 * w, floor(s / 4), max(s - 3, 0). */
+bool looks_back(const Expr *sub, const Index *position);
 bool is_comparison(OpCode op);
 /* True if the value is `times * (other - position) + rest`. */
 bool is_distance(const Expr *expr, const Index *other, const Index *position, double *times,

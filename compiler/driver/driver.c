@@ -67,6 +67,12 @@ static void pass_prepare(Work *work) {
     if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
 }
 
+/* A program that counts the cost of training keeps the values of its gradient. */
+static void pass_written_masks(Work *work) {
+    written_masks(work->program,
+                  work->graph == GRAPH_TRAIN || work->compiler->unit->counts_training);
+}
+
 static void pass_chunk_scan(Work *work) {
     if (work->defined) return;
     chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.scan_chunk_size", 0));
@@ -184,7 +190,7 @@ static const PassRow passes[] = {
     {"elaborate", ALL, ANY, .run = pass_elaborate, .leaves = IS_FORWARD},
     {"decode_formats", DECODE, ANY, .run = pass_decode_formats, .needs = IS_FORWARD},
     {"prepare", DECODE, ANY, .run = pass_prepare, .needs = IS_FORWARD},
-    {"written_masks", FORWARD | TRAIN | DECODE | MEASURE | GATHER, ANY, .program = written_masks,
+    {"written_masks", FORWARD | TRAIN | DECODE | MEASURE | GATHER, ANY, .run = pass_written_masks,
      .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
     {"low_rank", FORWARD | TRAIN | MEASURE, ANY, .run = pass_low_rank, .needs = IS_FORWARD},

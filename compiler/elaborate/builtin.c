@@ -456,15 +456,27 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
     return value_error(e, node->span);
 }
 
-/* The row-major number of the element: iteration, mapped indices, then its own indices. */
+/* The indices of repeats around the equation, outer ones first. */
+static int list_iterations(const RepeatBuild *region, Index **order, int count) {
+    if (!region) return count;
+    count = list_iterations(region->outer, order, count);
+    if (region->index && region->index->axis) order[count++] = region->index;
+    return count;
+}
+
+/* The row-major number of the element: batch, iterations, mapped indices, then its own indices. It
+ * is independent of the size of the batch: a text has the numbers of the first sequence. */
 static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Value *drawn = drawn_for(e, node);
     if (drawn->kind == KIND_ERROR) return drawn;
     Expr *counter = expr_number(e->program, 0);
-    Index *order[MAX_RANK * 3];
+    Index *order[MAX_RANK * 4];
     int count = 0;
-    if (e->region && e->region->index && e->region->index->axis) order[count++] = e->region->index;
-    for (int i = 0; i < e->frame->ambient_count; i++) order[count++] = e->frame->ambient[i];
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (e->frame->ambient[i] == e->batch) order[count++] = e->batch;
+    count = list_iterations(e->region, order, count);
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (e->frame->ambient[i] != e->batch) order[count++] = e->frame->ambient[i];
     for (int i = 0; i < drawn->rank; i++) order[count++] = drawn->dims[i];
     for (int i = 0; i < count; i++) {
         if (!order[i]->axis) {

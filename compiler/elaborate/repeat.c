@@ -181,6 +181,12 @@ static char *graph_signature(Elaborator *e, const Node *node, Graph graph, Alike
         if (value->kind == KIND_TENSOR)
             text_add(&text, "carried %s\n", print_expr(e->arena, value->expr));
     }
+    for (int j = 0; j < effects->made.count; j++) {
+        const Provided *entry = provided_find(&e->provided, effects->made.items[j]);
+        const Value *value = entry ? entry->binding.value : NULL;
+        text_add(&text, "provide %s %s\n", (const char *)effects->made.items[j],
+                 value && value->kind == KIND_TENSOR ? print_expr(e->arena, value->expr) : "");
+    }
     saved.aliases = e->aliases;
     saved.steps = e->steps;
     *provided = e->provided;

@@ -8,7 +8,7 @@
  *
  * Patterns: # is the number of the block, @ the subscripts s, h#, n# of its entries, & the subscripts h#, n#, $ the subscripts
  * s, h#. Without a second axis, h# is left out. With positions, @ and $ are s. K is 1 to 3. A, B, M and E are the masks and the value at an entry, ! is the name of
- * the mask that the pattern defines.
+ * the mask that the pattern defines. The text of a value or a use after the last = is its expression, after equations.
  */
 #ifndef RANDOM_MASKS_H
 #define RANDOM_MASKS_H
@@ -42,6 +42,10 @@ static const MaskForm mask_leaves[] = {
      "  best![s, h#] = top_k[h#](max[n#] p#[@], 1)\n  own![@] = top_k[n#](p#[@], K)\n"
      "  ![@] = best![s, h#] * own![@]\n",
      MASK_TWO | MASK_ENTRIES},
+    {"one or two",
+     "  first![@] = top_k[n#](p#[@], 1)\n  two![@] = top_k[n#](z#[@], 2)\n"
+     "  ![@] = where(t#[s] > 0, two![@], first![@])\n",
+     MASK_ENTRIES},
     {"threshold", "  ![@] = p#[@] > 0.3\n", 0},
     {"upper threshold", "  ![@] = p#[@] <= 0.4\n", 0},
     {"least of a top",
@@ -96,6 +100,9 @@ static const MaskForm mask_leaves[] = {
      MASK_WEIGHTS | MASK_ENTRIES},
     {"sigmoid of a condition", "  ![@] = sigmoid(where(z#[@] > 0.1, z#[@], -1e30))\n",
      MASK_WEIGHTS},
+    {"straight-through", "  some![@] = p#[@] > 0.3\n  ![@] = some![@] + (z#[@] - stop_gradient(z#[@]))\n", MASK_WEIGHTS | MASK_DENSE},
+    {"straight-through top", "  some![@] = top_k[n#](p#[@], K)\n  ![@] = z#[@] + stop_gradient(some![@] - z#[@])\n",
+     MASK_WEIGHTS | MASK_DENSE | MASK_ENTRIES},
     {"rest of a top",
      "  first![@] = top_k[n#](p#[@], 1)\n  more![@] = top_k[n#](p#[@], 2)\n"
      "  ![@] = more![@] - first![@]\n",
@@ -213,6 +220,9 @@ static const MaskForm mask_uses[] = {
     {"rest", "(sum[n#] (1 - M) * E)", MASK_ENTRIES},
     {"where the mask is zero", "(sum[n#] where(M > 0, 0, E))", MASK_ENTRIES},
     {"condition", "(sum[n#] (p#[@] > 0.1) * M * E)", MASK_ENTRIES},
+    {"number of an entry", "(sum[n#] (n# < 1) * (E + M))", MASK_ENTRIES | MASK_DENSE},
+    {"mask and numbers of entries", "(sum[n#] (n# > 0) * (M * E))", MASK_ENTRIES},
+    {"mask and parameters", "(sum[n#] M * p#[@] * (gate#[&] > 0) * E)", MASK_ENTRIES},
     {"two conditions", "(sum[n#] where(z#[@] > 0 and M > 0, p#[@], 0) * (p#[@] < 0.6) * E)", MASK_ENTRIES},
     {"conditions of other axes", "(sum[h#, n#] M * (z#[s, 0, n#] > 0) * E)", MASK_TWO | MASK_ENTRIES},
     {"two masks", "(sum[n#] M * E) + 0.5 * (sum[n#] B * p#[@] * E)", MASK_ENTRIES},
@@ -244,6 +254,16 @@ static const MaskForm mask_uses[] = {
     {"condition on the text", "((mean[s] t#[s]) > 0) * E", MASK_POSITIONS | MASK_ACAUSAL | MASK_WEIGHTS},
     {"product of the selected", "(sum[f#] M * u#[s, f#] * wo#[f#, d] * E)", MASK_POSITIONS | MASK_WEIGHTS},
     {"norm of the selected", "sqrt(0.1 + (sum[d] M * E * E)) * x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
+    {"number of the selected", "x[s, d] * (M * (sum[d] E * E) / (1 + abs(t#[s])))", MASK_POSITIONS | MASK_WEIGHTS},
+    {"number of a condition", "where(M > 0, logsumexp[d] E, 0) + x[s, d]", MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence", "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = 0.5 * rec#[d] + M * q#[s, d] }\n=rec#[s, d]",
+     MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence by a condition",
+     "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = where(M > 0, tanh(q#[s, d] - rec#[d]), rec#[d]) }\n=rec#[s, d]",
+     MASK_POSITIONS | MASK_WEIGHTS},
+    {"recurrence by an inline condition",
+     "  q#[s, d] = E\n  scan rec#[d] from 0 over s { rec#[d] = rec#[d] + (z#[s] > 0.1) * (q#[s, d] - rec#[d]) }\n=rec#[s, d] + M",
+     MASK_POSITIONS | MASK_WEIGHTS},
     {"mask and half", "(M - 0.5) * E", MASK_POSITIONS | MASK_DENSE},
     {"cosine of a position", "cos(M) * E", MASK_POSITIONS | MASK_DENSE},
     {"dense as well, of a position", "M * E + 0.1 * E", MASK_POSITIONS | MASK_DENSE},
@@ -430,6 +450,13 @@ static void add_block_of_masks(Spec *spec, int number) {
     }
     if (!block.positions && chance(random, 15))
         expand(&block, "  aux load# = 0.01 * (mean[batch, s] (max[&] on#[@] * p#[@]))\n");
+    const char *equations = use;
+    use = strstr(use, "\n=") ? strstr(use, "\n=") + 2 : use;
+    if (use > equations) {
+        char text[600] = "";
+        memcpy(text, equations, (size_t)(use - equations - 1));
+        expand(&block, text);
+    }
     expand(&block, "  y#[s, d] = ");
     const int heads = block.two && !strstr(use, "h#");
     if (heads) expand(&block, "sum[h#] (h# + 1) * tanh(");
@@ -510,8 +537,10 @@ static WeightReads weight_reads(const char *program) {
     return reads;
 }
 
-/* True if training computes a product for all entries that evaluation computes on rows. */
-static int trains_all(const char *evaluation, const char *training) {
+/* True if training computes a product for all entries that evaluation computes on rows. It needs all of them for a gradient that is
+ * not 0 where the mask is: straight-through. */
+static int trains_all(const char *text, const char *evaluation, const char *training) {
+    if (strstr(text, "- stop_gradient(") || strstr(text, "stop_gradient(some")) return 0;
     const WeightReads forward = weight_reads(evaluation), both = weight_reads(training);
     return (forward.rows & ~forward.all & both.all) != 0;
 }

@@ -400,7 +400,7 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
             char *evaluation = memory_format("%s", moec_dump(trial.compiler, MOEC_FORWARD, "route", moec_target("c")));
             const char *training = moec_dump(trial.compiler, MOEC_TRAIN, "route", moec_target("c"));
             masks_count(spec->text, training, &tally->masks);
-            if (trains_all(evaluation, training)) ok = fail(&trial, "training computes all entries of a network, evaluation does not");
+            if (trains_all(spec->text, evaluation, training)) ok = fail(&trial, "training computes all entries of a network, evaluation does not");
             free(evaluation);
         }
         undecided = trial.undecided && !meshes;

@@ -243,6 +243,10 @@ void decode(Program *program, long tokens) {
     }
     Axis *past = program->sequence;
     Decode decode = {.program = program, .all = past_of(program), .past = past};
+    if (position_values(&decode)) {
+        drop_unused(program);
+        decode.all = past_of(program);
+    }
     if (!check_causal(program, &decode.all)) return;
     decode.step = axis_new(program, past->name, tokens, AXIS_SEQUENCE, past->span);
     program->context = past->size;

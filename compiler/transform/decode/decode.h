@@ -84,6 +84,11 @@ Statement *only_writer(const Block *block, const Tensor *tensor);
 /* True if the tensor can be recomputed from tensors named by `cache`. */
 bool follows(Decode *decode, const Tensor *tensor, const Region *region);
 
+/* position_values.c */
+/* Replaces reads at later positions of values that depend on the position alone; true if there are
+ * some. */
+bool position_values(Decode *decode);
+
 /* absorb.c */
 /* Attention to keys and values that are linear in cached tensors attends to these instead, if that
  * costs less. */

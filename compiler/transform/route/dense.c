@@ -25,14 +25,20 @@ static void find_weight(Expr *expr, void *data) {
         search->found |= expr_uses_index(expr, search->tuple->at[i]->index);
 }
 
-bool selects_few(const Routing *routing) {
+static double selected_share(const Routing *routing) {
     double entries = 1;
-    const Axis *rows = routing->rows;
-    for (int i = 0; i < routing->rank; i++) {
-        const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
-        entries *= axis_expected(axis);
-    }
-    return axis_expected(rows) <= GATHERED_SHARE * entries;
+    for (int i = 0; i < routing->rank; i++)
+        entries *= axis_expected(routing->mask->axes[routing->mask_dims[i]]);
+    return axis_expected(routing->rows) / entries;
+}
+
+bool selects_few(const Routing *routing) {
+    return selected_share(routing) <= GATHERED_SHARE;
+}
+
+/* Products of one group are as fast for all positions as for most of them. */
+static bool selects_most(const Routing *routing) {
+    return masks_positions(routing) && selected_share(routing) > WORTH_SHARE;
 }
 
 /* True if the statement reads weights of a group of rows. */
@@ -59,7 +65,8 @@ static bool has_weights(const Routing *routing) {
 
 /* The rows of a top are few by intent. */
 bool rows_pay(const Routing *routing) {
-    return routing->choice->kind == STATEMENT_CALL || selects_few(routing) || has_weights(routing);
+    return routing->choice->kind == STATEMENT_CALL || selects_few(routing) ||
+           (!selects_most(routing) && has_weights(routing));
 }
 
 /* True if the equation does not need the value where the mask that it reads is zero. */
@@ -180,6 +187,11 @@ const char *why_dense(const Routing *routing) {
                             "mask only",
                             value->stem, span.source->path, span_line(span), span_column(span));
     }
+    if (selects_most(routing))
+        return arena_format(arena,
+                            "%.3g %% of the entries are expected, and rows of more than %g %% are "
+                            "not worth it; state a smaller share with density(mask, share)",
+                            100 * selected_share(routing), 100 * WORTH_SHARE);
     return arena_format(arena,
                         "no weights belong to an entry, and more than %g %% of the entries are "
                         "expected; state a smaller share with density(mask, share)",

@@ -28,7 +28,7 @@ typedef struct InlineMasks {
 
 /* The loops of a mask that the condition makes; 0: it is no mask. They are the loops that it uses.
  * A condition on positions is one for each position of the statement: on[b], on[s - 1],
- * s % 4 == 0. */
+ * s % 4 == 0. One on numbers of entries, h < 2, has to save networks. */
 static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
     const Routing *routing = search->routing;
     const Statement *statement = search->point->statement;
@@ -47,7 +47,9 @@ static int loops_of_condition(const InlineMasks *search, Expr *condition, Index 
     if (!is_zero_or_one(routing, condition)) return 0;
     if (!expr_has_reads(condition)) {
         const double share = condition_share(routing, condition);
-        if (!positions || !share || share > MASK_SHARE) return 0;
+        if (!share || share > MASK_SHARE) return 0;
+        if (!positions && !saves_networks(routing, search->point, search->value, loops, count))
+            return 0;
     }
     const bool saves = count <= MAX_RANK && saves_work(routing, search->point, search->value,
                                                        condition, loops, count, NULL);
@@ -80,13 +82,32 @@ static bool has_condition(const Expr *mask, const Expr *condition) {
             (has_condition(mask->args[0], condition) || has_condition(mask->args[1], condition)));
 }
 
-/* Multiplies the mask by the condition, if it has the loops of the others. */
+/* True for 0 or 1 by some of the indices, none of which is one of positions: alive[n] with a mask
+ * on[s,n]. It is a factor of that mask, without rows of its own. */
+static bool is_part_of_entries(const InlineMasks *search, Expr *condition, Index *const *indices,
+                               int count) {
+    const Statement *statement = search->point->statement;
+    if (condition->kind == EXPR_NUMBER || !is_zero_or_one(search->routing, condition)) return false;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *loop = statement->loops[i];
+        if (expr_uses_index(condition, loop) &&
+            (loop->axis->kind != AXIS_PLAIN || !indices_have(indices, count, loop)))
+            return false;
+    }
+    return true;
+}
+
+/* Multiplies the mask by the condition, if one has the loops of the other or a part of them. */
 static bool add_condition(InlineMasks *search, Expr *condition) {
     Index *loops[MAX_LOOPS];
-    const int count = loops_of_condition(search, condition, loops);
-    if (!count || (search->mask && count != search->count)) return false;
-    for (int i = 0; i < count; i++) {
-        if (search->mask && loops[i] != search->loops[i]) return false;
+    const bool part =
+        search->mask && is_part_of_entries(search, condition, search->loops, search->count);
+    const int count = part ? search->count : loops_of_condition(search, condition, loops);
+    const bool whole = search->mask && !part && count > search->count &&
+                       is_part_of_entries(search, search->mask, loops, count);
+    if (!count || (search->mask && count != search->count && !whole)) return false;
+    for (int i = 0; i < count && !part; i++) {
+        if (search->mask && !whole && loops[i] != search->loops[i]) return false;
         search->loops[i] = loops[i];
     }
     search->count = count;

@@ -11,6 +11,8 @@
 
 #include "base/must.h"
 
+#include <math.h>
+
 /* A subscript that is different for all values of its indices: i, i + 3, i % 8 with at most 8
  * values, i * 4 + j with 4 values of j. Adds its indices. */
 static bool is_one_to_one(const Expr *sub, Index **along, int *count) {
@@ -144,6 +146,54 @@ static bool count_positions(Expr *expr, MaskCount *made) {
     return true;
 }
 
+/* The distance of two reads of a tensor that differ in one index: number[s] and number[s - 2]; or
+ * 0. */
+static double shift_of_reads(const Expr *a, const Expr *b, int *dimension) {
+    double shift = 0;
+    if (a->kind != EXPR_READ || b->kind != EXPR_READ || a->tensor != b->tensor) return 0;
+    for (int i = 0; i < a->count; i++) {
+        const Expr *first = a->args[i], *second = b->args[i];
+        if (expr_equal(first, second)) continue;
+        if (shift || second->kind != EXPR_APPLY || second->op != OP_SUB ||
+            second->args[1]->kind != EXPR_NUMBER || !expr_equal(first, second->args[0]))
+            return 0;
+        shift = second->args[1]->number;
+        *dimension = i;
+    }
+    return shift;
+}
+
+/* number[s] == number[s - 1] with number[s] = sum[t] (c[t] and t <= s): the running count of c is
+ * the same if c does not hold. */
+static bool count_same(const Routing *routing, const Expr *a, const Expr *b, int depth,
+                       MaskCount *made) {
+    int dimension = 0;
+    const double shift = shift_of_reads(a, b, &dimension);
+    const Statement *maker = shift >= 1 ? mask_maker(routing, a->tensor) : NULL;
+    if (!maker || depth > MAX_MASK_DEPTH || maker->kind != STATEMENT_LOOP ||
+        maker->reduction != REDUCE_SUM || maker->target->args[dimension]->kind != EXPR_INDEX ||
+        maker->value->kind != EXPR_APPLY || maker->value->op != OP_AND)
+        return false;
+    const Index *position = maker->target->args[dimension]->index;
+    Expr *const *args = maker->value->args;
+    const bool first = expr_uses_index(args[0], position);
+    const Expr *order = args[first ? 0 : 1];
+    if (expr_uses_index(args[first ? 1 : 0], position) || order->kind != EXPR_APPLY ||
+        order->op != OP_LE || order->args[1]->kind != EXPR_INDEX ||
+        order->args[1]->index != position)
+        return false;
+    const MaskCount counted = count_in(routing, args[first ? 1 : 0], depth + 1);
+    made->share = pow(1 - counted.share, shift);
+    return true;
+}
+
+/* tokens[s] == 10: one of the numbers that the tensor can have. */
+static void count_number(const Expr *a, const Expr *b, MaskCount *made) {
+    if (a->kind == EXPR_READ && a->tensor->type == TYPE_INT && a->tensor->vocabulary > 1 &&
+        b->kind == EXPR_NUMBER)
+        made->share = 1 / (double)a->tensor->vocabulary;
+}
+
 /* row < number of rows: the expected number counts these rows. */
 static bool is_existing_row(const Expr *expr) {
     return expr->op == OP_LT && expr->args[0]->kind == EXPR_INDEX &&
@@ -240,6 +290,37 @@ static MaskCount count_powers(const Routing *routing, Expr *expr, const MaskCoun
     return (MaskCount){.share = count.share, .truth = true, .assumed = count.assumed};
 }
 
+/* An entry of either mask: of one by a condition, or of both. The limits hold for both. */
+static MaskCount count_either(const MaskCount *a, const MaskCount *b, bool both) {
+    MaskCount made = {.truth = a->truth && b->truth, .assumed = a->assumed || b->assumed};
+    if (!same_limit(a, b)) return made;
+    made.along_count = a->along_count;
+    for (int i = 0; i < a->along_count; i++) made.along[i] = a->along[i];
+    made.most = both ? a->most + b->most : a->most > b->most ? a->most : b->most;
+    made.least = both ? (a->least > b->least ? a->least : b->least)
+                      : (a->least < b->least ? a->least : b->least);
+    return made;
+}
+
+/* where(c, a, b) */
+static MaskCount count_choice(const Routing *routing, Expr *expr, const MaskCount *condition,
+                              const MaskCount *a, int depth) {
+    const MaskCount b = count_in(routing, expr->args[2], depth);
+    MaskCount made = count_either(a, &b, false);
+    made.share = condition->share * a->share + (1 - condition->share) * b.share;
+    made.assumed |= condition->assumed;
+    return made;
+}
+
+static MaskCount count_equality(const Routing *routing, const Expr *a, const Expr *b,
+                                const MaskCount *compared, int depth) {
+    MaskCount made = *compared;
+    if (!count_equal(a, b, &made) && !count_equal(b, a, &made) &&
+        !count_same(routing, a, b, depth, &made) && !count_same(routing, b, a, depth, &made))
+        count_number(a, b, &made);
+    return made;
+}
+
 /* True if the count of the result depends on those of the arguments. */
 static bool counts_arguments(OpCode op) {
     static const bool counts[OP_COUNT] = {
@@ -267,7 +348,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         return a;
     case OP_WHERE:
         if (expr_is_number(expr->args[1], 0)) return count_outside(routing, expr, &a, depth);
-        if (!expr_is_number(expr->args[2], 0)) return made;
+        if (!expr_is_number(expr->args[2], 0)) return count_choice(routing, expr, &a, &b, depth);
         take_limit(&a, &b);
         a.least = 0;
         a.share *= b.share;
@@ -275,9 +356,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         a.truth = b.truth;
         return a;
     case OP_EQ:
-        if (!count_equal(expr->args[0], expr->args[1], &made))
-            count_equal(expr->args[1], expr->args[0], &made);
-        return made;
+        return count_equality(routing, expr->args[0], expr->args[1], &made, depth);
     case OP_NE:
         if (expr_is_number(expr->args[1], 0)) {
             a.truth = true;
@@ -288,8 +367,9 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         if (a.truth && expr_is_number(expr->args[1], 0)) return a;
         return count_powers(routing, expr, &made, depth);
     case OP_OR:
+        made = count_either(&a, &b, true);
+        made.truth = true;
         made.share = a.share + b.share - a.share * b.share;
-        made.assumed = a.assumed || b.assumed;
         return made;
     case OP_SUB:
         if (!a.truth || !b.truth) return made;

@@ -51,12 +51,13 @@ static Expr *one_for_mask(Program *program, Expr *read, void *data) {
     return read->tensor == data ? expr_number(program, 1) : NULL;
 }
 
-/* Notes why all entries are computed. A mask that changes no value is removed. */
+/* Notes why all entries are computed, unless it is known. A mask that changes no value is removed.
+ */
 static void leave_dense(const Routing *routing, const char *why) {
     Program *program = routing->program;
     Block *block = routing->home ? &routing->home->body : &program->body;
     Tensor *mask = routing->mask;
-    mask->dense = why;
+    if (!mask->dense) mask->dense = why;
     if (!mask->implied) return;
     int kept = 0;
     for (int i = 0; i < block->statements.count; i++)
@@ -157,6 +158,15 @@ static bool refines_over_axes(const Routing *routing, const ProgramPoint *point)
            uses_mask(routing, point->statement);
 }
 
+/* True for a condition on entries alone, on[n]. Its rows have a bound, which a statement has once:
+ * selections of positions come first. */
+static bool is_of_entries(const Statement *maker) {
+    const Tensor *mask = mask_target(maker)->tensor;
+    for (int i = 0; i < mask->rank; i++)
+        if (mask->axes[i]->kind != AXIS_PLAIN && mask->axes[i]->kind != AXIS_REPEAT) return false;
+    return !statement_selects(maker);
+}
+
 /* The first mask that is not done, after those that refine it; processing one may create others. */
 static const ProgramPoint *next_mask(Routing *routing) {
     routing->def_use = def_use_new(routing->program);
@@ -169,7 +179,9 @@ static const ProgramPoint *next_mask(Routing *routing) {
             list_push(routing->program->arena, &open, point);
     }
     const ProgramPoint *next = open.count ? open.items[0] : NULL;
-    for (int i = 1; i < open.count; i++) {
+    LIST_EACH(const ProgramPoint, other, &open)
+        if (is_of_entries(next->statement) && !is_of_entries(other->statement)) next = other;
+    for (int i = list_find(&open, next) + 1; i < open.count; i++) {
         const ProgramPoint *other = open.items[i];
         start_mask(routing, next->statement, next->repeat);
         find_support(routing);

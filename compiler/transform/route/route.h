@@ -130,12 +130,28 @@ const Expr *shifted_value(const Routing *routing, const ProgramPoint *point, con
 /* True if products with weights compute a vector for each of the indices in the value. */
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
                     const Expr *weights, Index *const *indices, int count);
+/* True if the value reads a vector that products with weights compute, with all indices of the
+ * statement. */
+bool saves_networks(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    Index *const *indices, int count);
 /* True if the statement is a product with weights. */
 bool has_summed_weights(const Statement *statement);
 bool sums_over(const Statement *statement, const Index *index);
 
+/* masked_values.c */
+/* True if a number per position under the mask needs products with weights that no other value
+ * needs. tuple: as for saves_work. */
+bool saves_own_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                        const Expr *mask, Index *const *indices, int count, const Tuple *tuple);
+
 /* unmasked_weights.c */
 void unmasked_weights(Routing *routing);
+
+/* straight_through.c */
+void straight_through(Routing *routing, bool trains);
+
+/* scan_masks.c */
+void scan_masks(Routing *routing);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
@@ -152,6 +168,8 @@ Expr *implied_condition(const Routing *routing, const Statement *region, Expr *e
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
 #define GATHERED_SHARE 0.0625
+/* The largest share of positions that are gathered. */
+#define WORTH_SHARE 0.75
 /* True if the mask selects few entries. */
 bool selects_few(const Routing *routing);
 /* True if rows of the mask are faster than all its entries. */

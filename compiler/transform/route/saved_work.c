@@ -7,6 +7,7 @@
  * A sum reads the vectors of selected entries only. Without a sum over an axis of the mask that is
  * not one of the data, the mask has to be one of single positions and save products. A value from
  * which the rest of the equation is computed is needed everywhere: x in on * f + (1 - on) * x.
+ * masked_values.c has the rule for one number per position.
  */
 #include "analysis/access.h"
 #include "transform/route/route.h"
@@ -135,7 +136,7 @@ bool saves_work(const Routing *routing, const ProgramPoint *point, const Expr *v
             (comes_from(&origin, read->tensor) && !is_needed_everywhere(&origin, read, &all)))
             return true;
     }
-    return false;
+    return saves_own_products(routing, point, value, mask, indices, count, tuple);
 }
 
 bool saves_products(const Routing *routing, const ProgramPoint *point, const Expr *value,
@@ -145,6 +146,30 @@ bool saves_products(const Routing *routing, const ProgramPoint *point, const Exp
     list_values(routing, value, weights, &values);
     LIST_EACH(const Expr, read, &values)
         if (is_vector(read, indices, count) && comes_from(&origin, read->tensor)) return true;
+    return false;
+}
+
+/* True for a read with all indices of the statement, among them further ones of a vector. */
+static bool is_whole_vector(const Statement *statement, const Expr *read, Index *const *indices,
+                            int count) {
+    bool further = false;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *loop = statement->loops[i];
+        if (!expr_uses_index(read, loop)) return false;
+        further |= loop->axis->kind == AXIS_PLAIN && !indices_have(indices, count, loop);
+    }
+    return further && is_vector(read, indices, count);
+}
+
+bool saves_networks(const Routing *routing, const ProgramPoint *point, const Expr *value,
+                    Index *const *indices, int count) {
+    const ValueOrigin origin = {routing, point, indices, count, NULL};
+    List values = {0};
+    list_values(routing, value, NULL, &values);
+    LIST_EACH(const Expr, read, &values)
+        if (is_whole_vector(point->statement, read, indices, count) &&
+            comes_from(&origin, read->tensor))
+            return true;
     return false;
 }
 

@@ -83,9 +83,16 @@ static void support_access(Expr *expr, void *data) {
     }
 }
 
+/* The number of rows that data determines bounds one loop: no other one may run over rows. */
 static bool tuple_in_loops(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     for (int i = 0; i < routing->rank; i++)
         if (!statement_loops_over(statement, tuple->at[i]->index)) return false;
+    for (int i = 0; i < statement->loop_count && routing->counted; i++) {
+        bool of_mask = statement->loops[i]->axis->kind != AXIS_ROWS;
+        for (int j = 0; j < routing->rank; j++)
+            of_mask |= tuple->at[j]->index == statement->loops[i];
+        if (!of_mask) return false;
+    }
     return true;
 }
 
@@ -110,8 +117,10 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
             Packing *packing = packing_candidate(routing, operand->tensor);
             if (!packing) continue;
             check_written(routing, point, operand);
-            if (!statement_selects(call)) packing->candidate = false;
-            if (!statement_selects(call)) packing->blocker = call;
+            if (!statement_selects(call)) {
+                packing->candidate = packing->supported = false;
+                packing->blocker = call;
+            }
             for (int j = 0; j < routing->rank && statement_selects(call); j++)
                 if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
         }

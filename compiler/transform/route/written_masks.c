@@ -90,10 +90,12 @@ static void mark_part(const Routing *routing, const Statement *statement) {
     tensor->selects |= count.truth && count.along_count > 0;
 }
 
-void written_masks(Program *program) {
+void written_masks(Program *program, bool trains) {
     Routing routing = {.program = program, .def_use = def_use_new(program)};
+    straight_through(&routing, trains);
     for (int i = 0; i < routing.def_use->count; i++)
         mark_part(&routing, routing.def_use->points[i].statement);
+    scan_masks(&routing);
     inline_masks(&routing);
     const DefUse *def_use = routing.def_use;
     for (int i = 0; i < def_use->count; i++) {
