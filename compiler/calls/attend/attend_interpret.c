@@ -164,9 +164,10 @@ static bool same_document(const Attention *attention, long s, long t) {
 /* True if the mask and the chosen pairs allow it, and the documents. */
 static bool sees_key(const Attention *attention, long s, long h, long t) {
     const AttendOperand *chosen = &attention->chosen;
-    const long *block = attention->options->block, key = t / block[2];
+    const long *block = attention->options->block;
     if (!same_document(attention, s, t)) return false;
     if (!chosen->part) return true;
+    const long key = t / block[2];
     const double *row =
         chosen->part + s / block[0] * chosen->position + h / block[1] * chosen->head;
     return attention->options->words
