@@ -47,8 +47,8 @@ static int loops_of_condition(const InlineMasks *search, Expr *condition, Index 
     if (!is_zero_or_one(routing, condition)) return 0;
     if (!expr_has_reads(condition)) {
         const double share = condition_share(routing, condition);
-        if (!share || share > MASK_SHARE) return 0;
-        if (!positions && !saves_networks(routing, search->point, search->value, loops, count))
+        if (!share || (positions && share > MASK_SHARE) ||
+            (!positions && !saves_networks(routing, search->point, search->value, loops, count)))
             return 0;
     }
     const bool saves = count <= MAX_RANK && saves_work(routing, search->point, search->value,
