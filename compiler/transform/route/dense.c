@@ -155,6 +155,16 @@ static bool has_unmasked_weights(const Program *program, const Statement *statem
     return false;
 }
 
+void list_dense(Program *program, Expr *mask, const Axis *axis, const Statement *at) {
+    list_copy(program->arena, &program->masked,
+              &(MaskedReduction){.mask = mask,
+                                 .axis = axis,
+                                 .entries = axis->size,
+                                 .span = at->span,
+                                 .asked = at->asked},
+              sizeof(MaskedReduction));
+}
+
 void note_dense_choices(const Routing *routing) {
     Program *program = routing->program;
     LIST_EACH(const DenseChoice, dense, routing->dense) {
@@ -165,13 +175,7 @@ void note_dense_choices(const Routing *routing) {
         for (int j = 0; j < dense->value->rank; j++)
             on_rows |= dense->value->axes[j]->kind == AXIS_ROWS;
         if (on_rows) continue;
-        list_copy(program->arena, &program->masked,
-                  &(MaskedReduction){.mask = output,
-                                     .axis = axis,
-                                     .entries = axis->size,
-                                     .span = dense->choice->span,
-                                     .asked = dense->choice->asked},
-                  sizeof(MaskedReduction));
+        list_dense(program, output, axis, dense->choice);
     }
 }
 

@@ -122,10 +122,10 @@ static void find_one_index(Expr *expr, void *data) {
 
 double value_for(const Expr *expr, Index *const *indices, const double *values, int count) {
     double args[3] = {0, 0, 0};
-    MUST(expr->kind != EXPR_READ);
     if (expr->kind == EXPR_NUMBER) return expr->number;
     for (int i = 0; i < count; i++)
         if (expr->kind == EXPR_INDEX && expr->index == indices[i]) return values[i];
+    MUST(expr->kind == EXPR_APPLY);
     for (int i = 0; i < expr->count; i++)
         args[i] = value_for(expr->args[i], indices, values, count);
     return op_value(expr->op, args[0], args[1], args[2]);

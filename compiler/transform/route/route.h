@@ -181,6 +181,8 @@ void find_dense_call(const Routing *routing);
 /* Remembers the choice if it saves nothing, although a value of its entries has weights. */
 void find_dense_choice(const Routing *routing);
 /* Notes for `check` about these choices, except those whose value another mask has on rows. */
+/* A line of `check`: all entries of the axis are computed for the statement. */
+void list_dense(Program *program, Expr *mask, const Axis *axis, const Statement *at);
 void note_dense_choices(const Routing *routing);
 
 /* outside.c */

@@ -2,7 +2,7 @@
  * values that are 0 where the mask is.
  *
  *     S[b,s,d] = scan(...) { S[b,s,d] = 0.9 * S[b,s - 1,d] + on[b,s] * g[b,s,d] }
- *
+ *   -->
  *     g_on[b,s,d] = on[b,s] * g[b,s,d]
  *     S[b,s,d] = scan(...) { S[b,s,d] = 0.9 * S[b,s - 1,d] + on[b,s] * g_on[b,s,d] }
  *
@@ -28,16 +28,17 @@ static bool is_before_scan(const ScanMask *masks, const Expr *expr) {
     return true;
 }
 
+static Expr *at_index(const ScanMask *masks, Expr *expr, const Expr *from, Expr *to) {
+    Index *index = from->index;
+    return expr_substitute(masks->routing->program, expr, &index, &to, 1);
+}
+
 static Expr *before_scan(const ScanMask *masks, Expr *expr) {
-    Index *from = masks->inside->index;
-    Expr *to = masks->position;
-    return expr_substitute(masks->routing->program, expr, &from, &to, 1);
+    return at_index(masks, expr, masks->inside, masks->position);
 }
 
 static Expr *in_scan(const ScanMask *masks, Expr *expr) {
-    Index *from = masks->position->index;
-    Expr *to = masks->inside;
-    return expr_substitute(masks->routing->program, expr, &from, &to, 1);
+    return at_index(masks, expr, masks->position, masks->inside);
 }
 
 /* Conditions of the value that depend on data at the position alone, not on a state. */
@@ -125,31 +126,28 @@ static bool has_products_in_scan(const ScanMask *masks, const Expr *value) {
 /* Notes that the value of the state is computed for all positions. */
 static void note_state(const ScanMask *masks, Expr *value) {
     Program *program = masks->routing->program;
-    const Axis *axis = masks->position->index->axis;
     value->tensor->dense =
         arena_format(program->arena,
                      "'%s' depends on the state of the scan; compute the parts that do not depend "
                      "on it before the scan",
                      value->tensor->stem);
-    list_copy(program->arena, &program->masked,
-              &(MaskedReduction){.mask = value,
-                                 .axis = axis,
-                                 .entries = axis->size,
-                                 .span = masks->equation->span,
-                                 .asked = masks->equation->asked},
-              sizeof(MaskedReduction));
+    list_dense(program, value, masks->position->index->axis, masks->equation);
+}
+
+/* After a change of the statements around the scan. */
+static void find_scan(ScanMask *masks) {
+    const Statement *scan = masks->point->statement;
+    masks->routing->def_use = def_use_new(masks->routing->program);
+    masks->point = masks->routing->def_use->points;
+    while (masks->point->statement != scan) masks->point++;
 }
 
 static void insert_made(ScanMask *masks) {
-    Routing *routing = masks->routing;
-    const Statement *scan = masks->point->statement;
     List *statements = &masks->point->block->statements;
-    list_insert(routing->program->arena, statements, list_find(statements, scan),
-                &masks->made.statements);
+    list_insert(masks->routing->program->arena, statements,
+                list_find(statements, masks->point->statement), &masks->made.statements);
     masks->made = (Block){{NULL, 0, 0}};
-    routing->def_use = def_use_new(routing->program);
-    masks->point = routing->def_use->points;
-    while (masks->point->statement != scan) masks->point++;
+    find_scan(masks);
 }
 
 /* Replaces the values of the equation that are needed only where the mask is not 0. */
@@ -207,10 +205,7 @@ static void mask_equation(ScanMask *masks) {
         } else if (named) {
             masks->equation->value = before;
             list_remove(&masks->point->block->statements, named);
-            masks->routing->def_use = def_use_new(program);
-            Statement *scan = masks->point->statement;
-            masks->point = masks->routing->def_use->points;
-            while (masks->point->statement != scan) masks->point++;
+            find_scan(masks);
         }
     }
 }

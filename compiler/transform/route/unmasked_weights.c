@@ -114,13 +114,7 @@ static void note_weights(Expr *read, void *data) {
                      span.source ? arena_format(program->arena, " (%s:%d:%d)", span.source->path,
                                                 span_line(span), span_column(span))
                                  : "");
-    list_copy(program->arena, &program->masked,
-              &(MaskedReduction){.mask = read,
-                                 .axis = axis,
-                                 .entries = axis->size,
-                                 .span = statement->span,
-                                 .asked = statement->asked},
-              sizeof(MaskedReduction));
+    list_dense(program, read, axis, statement);
 }
 
 void unmasked_weights(Routing *routing) {
