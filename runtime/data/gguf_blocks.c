@@ -56,6 +56,13 @@ static float q8_0_value(const unsigned char *block, int i) {
     return half_at(block) * (float)(int8_t)block[2 + i];
 }
 
+/* A power of two and numbers of E2M1. */
+static float mxfp4_value(const unsigned char *block, int i) {
+    static const float sizes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const int code = nibble(block + 1, i);
+    return ldexpf(code & 8 ? -sizes[code & 7] : sizes[code & 7], block[0] - 127);
+}
+
 /* The 16 levels of the non-linear 4-bit types. */
 static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
@@ -309,6 +316,7 @@ static const BlockType types[] = {
     {13, "Q5_K", 256, 176, q5_k_value, NULL, 0},
     {14, "Q6_K", 256, 210, q6_k_value, NULL, 0},
     {20, "IQ4_NL", 32, 18, iq4_nl_value, NULL, 0},
+    {BLOCKS_MXFP4, "MXFP4", 32, 17, mxfp4_value, NULL, 0},
     {23, "IQ4_XS", 256, 136, iq4_xs_value, NULL, 0},
 };
 

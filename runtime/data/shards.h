@@ -22,6 +22,7 @@ typedef struct BlockType {
     uint32_t file_type; /* the key general.file_type of a file with mostly this type */
 } BlockType;
 
+enum { BLOCKS_MXFP4 = 39 };
 /* NULL: the type is not a supported quantized type. */
 const BlockType *block_type(uint32_t type);
 /* A type that can be written, by its name in lower case, such as "q4_k"; NULL: there is none. */
