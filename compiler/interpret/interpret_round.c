@@ -129,7 +129,7 @@ static void round_ternary(float *values) {
 
 /* ---- formats: as rounded operands of products (operand_formats.c), computed as floats ---- */
 
-static float largest_of(const float *values, long count) {
+static float largest_float(const float *values, long count) {
     float most = 0x1p-96f;
     for (long i = 0; i < count; i++) most = fmaxf(most, fabsf(values[i]));
     return most;
@@ -149,21 +149,23 @@ static void round_format(float *values, long count, OpCode format, float scale) 
 
 /* The largest value can become a power of two, which keeps the scale. */
 static void round_fp8(float *values, long count) {
-    const float most = largest_of(values, count), power = power_below(most);
+    const float most = largest_float(values, count), power = power_below(most);
     round_format(values, count, OP_E4M3, power / (power < most ? 128.0f : 256.0f));
 }
 
 static void round_mxfp8(float *values) {
-    round_format(values, INT4_GROUP, OP_E4M3, power_below(largest_of(values, INT4_GROUP)) / 256.0f);
+    round_format(values, INT4_GROUP, OP_E4M3,
+                 power_below(largest_float(values, INT4_GROUP)) / 256.0f);
 }
 
 static void round_mxfp4(float *values) {
-    round_format(values, INT4_GROUP, OP_E2M1, power_below(largest_of(values, INT4_GROUP)) / 4.0f);
+    round_format(values, INT4_GROUP, OP_E2M1,
+                 power_below(largest_float(values, INT4_GROUP)) / 4.0f);
 }
 
 /* The scale of a group of 16 is a number of E4M3 times a power of two of the whole column. */
 static void round_nvfp4(float *values, long count) {
-    const float common = power_below(largest_of(values, count)) / 1024.0f;
+    const float common = power_below(largest_float(values, count)) / 1024.0f;
     for (long i = 0; i < count; i += 16) {
         float most = 0;
         for (long j = i; j < i + 16; j++) most = fmaxf(most, fabsf(values[j]));
@@ -174,7 +176,7 @@ static void round_nvfp4(float *values, long count) {
 }
 
 /* The terms of one sum. */
-static void round_column(Type type, float *values, long count) {
+static void round_terms(Type type, float *values, long count) {
     if (type == TYPE_FP8)
         round_fp8(values, count);
     else if (type == TYPE_NVFP4)
@@ -205,7 +207,7 @@ void interpreter_round_matrices(double *to, const double *from, const Tensor *te
     if (!values) abort();
     for (long at = 0; at < count; at += terms) {
         for (long i = 0; i < terms; i++) values[i] = (float)from[parameter_element(tensor, at + i)];
-        round_column(tensor->type, values, terms);
+        round_terms(tensor->type, values, terms);
         for (long i = 0; i < terms; i++) to[at + i] = (double)values[i];
     }
     free(values);

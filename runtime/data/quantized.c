@@ -72,7 +72,7 @@ const BlockType *quantized_type(const char *name) {
         {.name = "MXFP8", .elements = 32, .bytes = 33, .value = fp8_value},
     };
     if (!strcmp(name, "int4")) return block_type_named("q4_0");
-    if (!strcmp(name, "mxfp4")) return block_type(BLOCKS_MXFP4);
+    if (!strcmp(name, "mxfp4")) return block_type_named(name);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strcasecmp(own[i].name, name)) return &own[i];
     return NULL;

@@ -34,8 +34,9 @@ float block_value(const BlockType *type, const unsigned char *data, size_t eleme
  */
 void blocks_quantize(const BlockType *type, const float *values, size_t count, unsigned char *data);
 
-/* True if `count` values, a multiple of 32, are those of blocks of Q4_0. */
-bool blocks_are_q4_0(const float *values, size_t count);
+/* True if `count` values, a multiple of type->elements, are those of blocks of the type, which can
+ * be written. */
+bool blocks_hold(const BlockType *type, const float *values, size_t count);
 
 /* IEEE 754 half precision to float. */
 float half_value(uint16_t half);

@@ -140,8 +140,14 @@ MOEC_INLINE int32_t moec_zero(const MoecType type) {
     return moec_is_ternary(type) ? 1 : moec_is_e2m1(type) ? 12 : 8;
 }
 
-/* A part is one sum of integers, or, of E2M1, one per half. */
-MOEC_INLINE int moec_part_sums(const MoecType type) { return moec_is_e2m1(type) ? 2 : 1; }
+/* A part is one sum of integers, or one per half. */
+MOEC_INLINE int moec_part_sums(const MoecType type) {
+#ifdef __AVX512VNNI__
+    return moec_is_nvfp4(type) ? 2 : 1;
+#else
+    return moec_is_e2m1(type) ? 2 : 1;
+#endif
+}
 
 /* The terms of sum h times -moec_zero. */
 MOEC_INLINE MoecWords moec_less_zero(const MoecDigits *x, int h, const MoecType type) {
@@ -239,27 +245,34 @@ MOEC_INLINE int moec_by_bytes(const MoecType type) {
 
 #endif
 
-/* The same with floats: the sum of each half is multiplied by its scale. */
-MOEC_INLINE void moec_add_floats_of(const void *panel, const void *const *a, long p,
-                                    const long rows, const MoecType type,
-                                    MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+/* The same with floats, of several panels side by side: the sum of each half is multiplied by its
+ * scale. */
+MOEC_INLINE void moec_add_floats_of(const void *const *panels, const void *const *a, long p,
+                                    const long rows, const long count, const MoecType type,
+                                    MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS]) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
-        MoecVector made[4][MOEC_PANEL_VECTORS] = {0};
+        MoecVector made[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};
 #pragma GCC unroll 16
         for (int d = half * 16; d < half * 16 + 16; d++)
 #pragma GCC unroll 4
+            for (long q = 0; q < count; q++)
+#pragma GCC unroll 4
+                for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
+                    const MoecVector b = moec_panel_numbers(panels[q], p, d, v * MOEC_LANES, type);
+#pragma GCC unroll 4
+                    for (long r = 0; r < rows; r++)
+                        made[q][r][v] += ((const float *)a[r])[p * MOEC_PANEL_DEPTH + d] * b;
+                }
+#pragma GCC unroll 4
+        for (long q = 0; q < count; q++)
+#pragma GCC unroll 4
             for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
-                const MoecVector b = moec_panel_numbers(panel, p, d, v * MOEC_LANES, type);
+                const MoecVector scale =
+                    moec_panel_scales(panels[q], p, half, v * MOEC_LANES, type);
 #pragma GCC unroll 4
-                for (long r = 0; r < rows; r++)
-                    made[r][v] += ((const float *)a[r])[p * MOEC_PANEL_DEPTH + d] * b;
+                for (long r = 0; r < rows; r++) sum[q][r][v] += scale * made[q][r][v];
             }
-#pragma GCC unroll 4
-        for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
-#pragma GCC unroll 4
-            for (long r = 0; r < rows; r++)
-                sum[r][v] += moec_panel_scales(panel, p, half, v * MOEC_LANES, type) * made[r][v];
     }
 }
 
@@ -279,11 +292,10 @@ MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const void *cons
         for (long q = 0; q < panels; q++) {
             for (long at = 0; at < bytes; at += 64)
                 moec_ask_ahead((const char *)from[q] + p * bytes + at);
-            if (moec_by_bytes(type))
-                moec_add_bytes_of(from[q], a + i, p, rows, type, sum[q]);
-            else
-                moec_add_floats_of(from[q], a + i, p, rows, type, sum[q]);
+            if (moec_by_bytes(type)) moec_add_bytes_of(from[q], a + i, p, rows, type, sum[q]);
         }
+        if (!moec_by_bytes(type))
+            moec_add_floats_of(from, a + i, p, rows, panels, type, sum);
     }
     for (long q = 0; q < panels; q++)
         for (long r = 0; r < rows; r++) {

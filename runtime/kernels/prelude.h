@@ -104,7 +104,8 @@ MOEC_INLINE float moec_from_half(uint16_t half) {
 /* Finite numbers only. */
 MOEC_INLINE float moec_from_e4m3(uint32_t code) {
     const uint32_t size = code & 0x7Fu;
-    const float value = size < 8 ? (float)size * 0x1p-9f : moec_from_bits((size << 20) + 0x3C000000u);
+    const float value =
+        size < 8 ? (float)size * 0x1p-9f : moec_from_bits((size << 20) + 0x3C000000u);
     return code & 0x80u ? -value : value;
 }
 

@@ -1,5 +1,5 @@
-/* round_weights: the copies of parameters that products read: bf16, groups of int8, and the types of
- * panels (abi.h). Whenever weights change, a program rounds them again. Interpreter:
+/* round_weights: the copies of parameters that products read: bf16, groups of int8, and the types
+ * of panels (abi.h). Whenever weights change, a program rounds them again. Interpreter:
  * compiler/interpret/interpret_round.c. */
 #ifndef MOEC_ROUND_WEIGHTS_H
 #define MOEC_ROUND_WEIGHTS_H
@@ -192,7 +192,8 @@ MOEC_ENTRY void moec_round_panels(const MoecWeightCopy *one, const float *weight
     void *to = (char *)rounded + one->packed;
 #pragma omp parallel for schedule(static)
     for (long at = 0; at < one->batch * panels; at++) {
-        const long first = at % panels * MOEC_PANEL, columns = moec_least(one->n - first, MOEC_PANEL);
+        const long first = at % panels * MOEC_PANEL,
+                   columns = moec_least(one->n - first, MOEC_PANEL);
         const float *from = all + at / panels * one->batch_stride + first * one->n_stride;
         float most[MOEC_PANEL] = {0};
         for (long j = 0; j < columns && of_column; j++)

@@ -19,7 +19,7 @@ static float *room(long count) {
 }
 
 /* Every type of panels, and the largest error of rounding as a part of the largest weight of a group: half the largest distance of
- * two neighbors, or what is cut off at the end. */
+ * two neighbors, or the part that is cut off at the end. */
 static const struct {
     MoecType type;
     size_t bytes;

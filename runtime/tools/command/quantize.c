@@ -90,7 +90,7 @@ static void write_fp8(const void *parts, long at, int column, unsigned char *blo
 
 typedef void (*BlockWriter)(const void *parts, long at, int column, unsigned char *block);
 
-static BlockWriter writer_of(MoecType type) {
+static BlockWriter block_writer(MoecType type) {
     return type == MOEC_TERNARY ? write_ternary
            : type == MOEC_INT4  ? write_int4
            : type == MOEC_MXFP4 ? write_mxfp4
@@ -102,7 +102,7 @@ static BlockWriter writer_of(MoecType type) {
 static void *panel_blocks(const Model *model, const PublicTensor *one, const BlockType *type,
                           BlockOrder *order) {
     const MoecWeightCopy *packing = weight_copy(model, one);
-    const BlockWriter writer = writer_of(packing->type);
+    const BlockWriter writer = block_writer(packing->type);
     const long matrix = packing->n * packing->k, parts = packing->k / type->elements,
                panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
                first = (long)element_in_parameter(one) / matrix;
@@ -136,7 +136,7 @@ static void *blocks_of(const Model *model, const PublicTensor *one, const char *
 }
 
 /* The weights become the values of their blocks; true if one changed. */
-static bool take_blocks(const Quantization *work, const PublicTensor *one) {
+static bool read_blocks_back(const Quantization *work, const PublicTensor *one) {
     BlockOrder order;
     const char *name = moec_weight_type(work->program, one->tensor->name);
     AUTO_FREE unsigned char *blocks = blocks_of(work->model, one, name, &order);
@@ -160,7 +160,7 @@ static bool settle_weights(const Quantization *work) {
     for (int pass = 0; pass < PASSES && changed; pass++) {
         changed = false;
         for (int i = 0; i < model->parameter_count; i++)
-            changed |= take_blocks(work, &model->parameters[i]);
+            changed |= read_blocks_back(work, &model->parameters[i]);
         if (changed && !model_put_weights(model)) return false;
     }
     return !changed ||
