@@ -283,7 +283,7 @@ typedef struct MoecStoredArray {
     int type;               /* of MoecType */
     size_t bytes, elements; /* bytes of an element */
 } MoecStoredArray;
-enum { MOEC_STORED_ARRAYS = 4 };
+enum { MOEC_STORED_ARRAYS = 8 };
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
 typedef struct MoecFreestanding {

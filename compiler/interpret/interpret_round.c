@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 double interpreter_round(double value) {
@@ -126,6 +127,68 @@ static void round_ternary(float *values) {
         values[i] = fabsf(values[i]) > least ? copysignf(scale, values[i]) : 0;
 }
 
+/* ---- formats: as rounded operands of products (operand_formats.c), computed as floats ---- */
+
+static float largest_float(const float *values, long count) {
+    float most = 0x1p-96f;
+    for (long i = 0; i < count; i++) most = fmaxf(most, fabsf(values[i]));
+    return most;
+}
+
+static float power_below(float most) {
+    return (float)op_value(OP_E8M0, (double)most, 0, 0);
+}
+
+static void round_format(float *values, long count, OpCode format, float scale) {
+    const float inverse = 1.0f / scale;
+    for (long i = 0; i < count; i++) {
+        const float units = values[i] * inverse;
+        values[i] = (float)op_value(format, (double)units, 0, 0) * scale;
+    }
+}
+
+/* The largest value can become a power of two, which keeps the scale. */
+static void round_fp8(float *values, long count) {
+    const float most = largest_float(values, count), power = power_below(most);
+    round_format(values, count, OP_E4M3, power / (power < most ? 128.0f : 256.0f));
+}
+
+static void round_mxfp8(float *values) {
+    round_format(values, INT4_GROUP, OP_E4M3,
+                 power_below(largest_float(values, INT4_GROUP)) / 256.0f);
+}
+
+static void round_mxfp4(float *values) {
+    round_format(values, INT4_GROUP, OP_E2M1,
+                 power_below(largest_float(values, INT4_GROUP)) / 4.0f);
+}
+
+/* The scale of a group of 16 is a number of E4M3 times a power of two of the whole column. */
+static void round_nvfp4(float *values, long count) {
+    const float common = power_below(largest_float(values, count)) / 1024.0f;
+    for (long i = 0; i < count; i += 16) {
+        float most = 0;
+        for (long j = i; j < i + 16; j++) most = fmaxf(most, fabsf(values[j]));
+        const float size = most / (6.0f * common),
+                    factor = fmaxf((float)op_value(OP_E4M3, (double)size, 0, 0), 0x1p-9f);
+        round_format(values + i, 16, OP_E2M1, factor * common);
+    }
+}
+
+/* The terms of one sum. */
+static void round_terms(Type type, float *values, long count) {
+    if (type == TYPE_FP8)
+        round_fp8(values, count);
+    else if (type == TYPE_NVFP4)
+        round_nvfp4(values, count);
+    else
+        for (long i = 0; i < count; i += weight_type(type)->terms)
+            (type == TYPE_INT4      ? round_group
+             : type == TYPE_TERNARY ? round_ternary
+             : type == TYPE_MXFP4   ? round_mxfp4
+                                    : round_mxfp8)(values + i);
+}
+
 /* The parameter's element of element `at`. */
 static long parameter_element(const Tensor *tensor, long at) {
     long subscript[MAX_RANK], element = 0;
@@ -139,13 +202,15 @@ static long parameter_element(const Tensor *tensor, long at) {
 }
 
 void interpreter_round_matrices(double *to, const double *from, const Tensor *tensor) {
-    const long count = tensor_elements(tensor), terms = weight_type(tensor->type)->terms;
+    const long count = tensor_elements(tensor), terms = tensor->matrices->k;
+    float *values = malloc((size_t)terms * sizeof *values);
+    if (!values) abort();
     for (long at = 0; at < count; at += terms) {
-        float values[TERNARY_GROUP];
         for (long i = 0; i < terms; i++) values[i] = (float)from[parameter_element(tensor, at + i)];
-        (tensor->type == TYPE_INT4 ? round_group : round_ternary)(values);
+        round_terms(tensor->type, values, terms);
         for (long i = 0; i < terms; i++) to[at + i] = (double)values[i];
     }
+    free(values);
 }
 
 /* The scale of one operand; the first way is that of a GPU. */

@@ -169,7 +169,7 @@ bool interpreter_fault_known(const Interpreter *interpreter);
 /* Rounds to bf16: 8 bits of mantissa, to nearest, ties to even. */
 double interpreter_round(double value);
 void interpreter_round_all(double *to, const double *from, size_t count);
-/* Rounds a parameter to TYPE_INT4 or TYPE_TERNARY, in the order of `tensor`. */
+/* Rounds a parameter to the type of `tensor`, which has matrices, in its order. */
 void interpreter_round_matrices(double *to, const double *from, const Tensor *tensor);
 /* Rounds to TYPE_INT8. */
 void interpreter_round_groups(double *to, const double *from, size_t count);

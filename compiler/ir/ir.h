@@ -78,14 +78,13 @@ typedef enum Role {
 typedef enum Type {
     TYPE_REAL,
     TYPE_INT,
-    TYPE_BF16,
-    TYPE_INT8,
     TYPE_DOUBLE,
     TYPE_BYTE,
-    TYPE_INT4,
-    TYPE_TERNARY,
     TYPE_E4M3,
     TYPE_E5M2,
+#define WEIGHT_TYPE(name, ...) TYPE_##name,
+#include "ir/weight_type.def"
+#undef WEIGHT_TYPE
     TYPES
 } Type;
 /* Bytes of one element; of TYPE_INT8 without its scale. Not of a type with several columns. */
@@ -163,7 +162,7 @@ typedef struct Tensor {
     MoecScalar scalar;  /* inputs that are scalars */
     long vocabulary;    /* integers: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;  /* gradients: the parameter; adjoints of temporaries: the tensor */
-    struct Matrices *matrices; /* TYPE_INT4, TYPE_TERNARY; else NULL */
+    struct Matrices *matrices; /* of types with columns (weight_type.h); else NULL */
     double active;       /* parameters: fraction that one token uses, 1 for all (filled by cost) */
     int fan_in, fan_out; /* parameters */
     int lead; /* parameters and states: number of axes before those of the declaration: the repeat

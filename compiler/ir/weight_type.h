@@ -4,9 +4,10 @@
 
 #include "ir/ir.h"
 
-/* Weights that share a scale. INT8: adjacent elements, each one of 255 multiples of the scale. INT4
- * and TERNARY: terms of one sum, each one of 16 or of 3 multiples; the copies are matrices with the
- * summed dimension last. */
+/* Weights that share a scale. INT8: adjacent elements, each one of 255 multiples of the scale. The
+ * types with several columns: terms of one sum; the copies are matrices with the summed dimension
+ * last. INT4, TERNARY: each weight is one of 16 or of 3 multiples. FP8, MXFP8, MXFP4, NVFP4: a
+ * number of E4M3 or E2M1 times the scale, as in products of these formats (operand_formats.c). */
 enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
 
 /* A row of weight_type.def. */

@@ -282,21 +282,23 @@ bool term_may_hold(const Term *target, const Term *value) {
 
 const char *term_type_name(TermType type) {
     static const char *const names[] = {
-        [T_NONE] = "void",     [T_BOOL] = "bool",           [T_I8] = "signed char",
-        [T_INT] = "int",       [T_I32] = "int32_t",         [T_U32] = "unsigned",
-        [T_I64] = "long",      [T_U64] = "uint64_t",        [T_BF16] = "MoecBf16",
-        [T_F32] = "float",     [T_F64] = "double",          [T_GROUP] = "MoecGroup",
-        [T_INT4] = "MoecInt4", [T_TERNARY] = "MoecTernary", [T_E4M3] = "MoecE4M3",
-        [T_E5M2] = "MoecE5M2"};
+        [T_NONE] = "void",      [T_BOOL] = "bool",           [T_I8] = "signed char",
+        [T_INT] = "int",        [T_I32] = "int32_t",         [T_U32] = "unsigned",
+        [T_I64] = "long",       [T_U64] = "uint64_t",        [T_BF16] = "MoecBf16",
+        [T_F32] = "float",      [T_F64] = "double",          [T_GROUP] = "MoecGroup",
+        [T_INT4] = "MoecInt4",  [T_TERNARY] = "MoecTernary", [T_E4M3] = "MoecE4M3",
+        [T_E5M2] = "MoecE5M2",  [T_FP8] = "MoecFp8",         [T_MXFP4] = "MoecMxfp4",
+        [T_NVFP4] = "MoecNvfp4"};
     return names[type];
 }
 
 TermType element_type(const Tensor *tensor) {
     static const TermType types[] = {
-        [TYPE_REAL] = T_F32,   [TYPE_INT] = T_I32,         [TYPE_BF16] = T_BF16,
-        [TYPE_INT8] = T_GROUP, [TYPE_INT4] = T_INT4,       [TYPE_DOUBLE] = T_F64,
-        [TYPE_BYTE] = T_I8,    [TYPE_TERNARY] = T_TERNARY, [TYPE_E4M3] = T_E4M3,
-        [TYPE_E5M2] = T_E5M2};
+        [TYPE_REAL] = T_F32,    [TYPE_INT] = T_I32,         [TYPE_BF16] = T_BF16,
+        [TYPE_INT8] = T_GROUP,  [TYPE_INT4] = T_INT4,       [TYPE_DOUBLE] = T_F64,
+        [TYPE_BYTE] = T_I8,     [TYPE_TERNARY] = T_TERNARY, [TYPE_E4M3] = T_E4M3,
+        [TYPE_E5M2] = T_E5M2,   [TYPE_FP8] = T_FP8,         [TYPE_MXFP8] = T_FP8,
+        [TYPE_MXFP4] = T_MXFP4, [TYPE_NVFP4] = T_NVFP4};
     return types[tensor->type];
 }
 

@@ -27,6 +27,9 @@ typedef enum TermType {
     T_GROUP,   /* 64 int8 weights and their scale */
     T_INT4,    /* 512 int4 weights and their scales */
     T_TERNARY, /* 1024 ternary weights and their scales */
+    T_FP8,     /* 512 weights of E4M3 and their scales */
+    T_MXFP4,   /* 512 mxfp4 weights and their scales */
+    T_NVFP4,   /* 512 nvfp4 weights and their scales */
     TERM_TYPES
 } TermType;
 

@@ -6,6 +6,8 @@
  *          kernel files, the runtime has them in its own folder.
  */
 #include "print/print.h"
+
+#include "ir/weight_type.h"
 #include "passes.h"
 
 /* All weights as bf16: see MoecTable.round. */
@@ -49,8 +51,11 @@ void print_absent(Text *text, const Module *module) {
     if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
     if (!used[TYPE_BF16]) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
     if (!used[TYPE_INT8]) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
-    if (used[TYPE_INT4]) text_add(text, "#define MOEC_INT4_OPERANDS 1\n");
-    if (used[TYPE_TERNARY]) text_add(text, "#define MOEC_TERNARY_OPERANDS 1\n");
+    for (int i = 0; i < weight_type_count; i++) {
+        const WeightType *type = &weight_types[i];
+        if (type->columns > 1 && used[type->type] != used[TYPE_INT8])
+            text_add(text, "#define %s_OPERANDS %d\n", type->code, used[type->type]);
+    }
     if (!used[TYPE_BYTE]) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
 }
 

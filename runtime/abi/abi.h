@@ -73,7 +73,11 @@ typedef enum MoecType {
     MOEC_INT4,
     MOEC_TERNARY,
     MOEC_E4M3,
-    MOEC_E5M2
+    MOEC_E5M2,
+    MOEC_FP8,
+    MOEC_MXFP8,
+    MOEC_MXFP4,
+    MOEC_NVFP4
 } MoecType;
 
 /* MOEC_INT8: groups of MOEC_GROUP adjacent values, each `scale` times an integer. An int8 tensor
@@ -107,6 +111,27 @@ typedef struct MoecTernary {
     float scale[MOEC_PANEL];
     uint32_t steps[MOEC_TERNARY_DEPTH / 16][MOEC_PANEL];
 } MoecTernary;
+
+/* MOEC_FP8, MOEC_MXFP8: the same with numbers of E4M3: codes[i][j] of element i of column j. The
+ * value is the number times 2^(scale[j] - 127), or infinite if scale[j] is 255: a weight of the
+ * group was not finite. With MOEC_FP8, all parts of a column have one scale. */
+typedef struct MoecFp8 {
+    uint8_t scale[MOEC_PANEL], codes[MOEC_PANEL_DEPTH][MOEC_PANEL];
+} MoecFp8;
+
+/* MOEC_MXFP4: the same with numbers of E2M1, in the order of MoecInt4. Bits, from the highest: the
+ * sign, two of the exponent, one digit. The format of OCP, Microscaling Formats 1.0 (2023). */
+typedef struct MoecMxfp4 {
+    uint8_t scale[MOEC_PANEL];
+    uint32_t codes[MOEC_PANEL_DEPTH / 8][MOEC_PANEL];
+} MoecMxfp4;
+
+/* MOEC_NVFP4: the same, and each half of a column of the part has another factor, a number of E4M3.
+ * All parts of a column have one scale. */
+typedef struct MoecNvfp4 {
+    uint8_t scale[MOEC_PANEL], factor[2][MOEC_PANEL];
+    uint32_t codes[MOEC_PANEL_DEPTH / 8][MOEC_PANEL];
+} MoecNvfp4;
 
 /* A parameter as `type`: `batch` matrices in panels, or elements in their order, n of them.
  * Offsets in bytes from the start of the weights and of the rounded weights; strides in elements

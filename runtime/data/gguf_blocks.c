@@ -56,6 +56,35 @@ static float q8_0_value(const unsigned char *block, int i) {
     return half_at(block) * (float)(int8_t)block[2 + i];
 }
 
+/* A power of two and numbers of E2M1. */
+static float mxfp4_number(int code, int exponent) {
+    static const float numbers[] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                    0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return ldexpf(numbers[code], exponent - 127);
+}
+
+static float mxfp4_value(const unsigned char *block, int i) {
+    return mxfp4_number(nibble(block + 1, i), block[0]);
+}
+
+/* The nearest number, of two the smaller one. */
+static void mxfp4_quantize(const float *values, unsigned char *block) {
+    float most = 0;
+    int exponent = 0;
+    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(values[i]));
+    if (most > 0) exponent = ilogbf(most) - 2 + 127;
+    memset(block, 0, 17);
+    block[0] = (unsigned char)(exponent < 0 ? 0 : exponent);
+    for (int i = 0; i < 32; i++) {
+        int best = 0;
+        for (int code = 1; code < 16; code++)
+            if (fabsf(mxfp4_number(code, block[0]) - values[i]) <
+                fabsf(mxfp4_number(best, block[0]) - values[i]))
+                best = code;
+        block[1 + i % 16] |= (unsigned char)(best << i / 16 * 4);
+    }
+}
+
 /* The 16 levels of the non-linear 4-bit types. */
 static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
@@ -309,6 +338,7 @@ static const BlockType types[] = {
     {13, "Q5_K", 256, 176, q5_k_value, NULL, 0},
     {14, "Q6_K", 256, 210, q6_k_value, NULL, 0},
     {20, "IQ4_NL", 32, 18, iq4_nl_value, NULL, 0},
+    {BLOCKS_MXFP4, "MXFP4", 32, 17, mxfp4_value, mxfp4_quantize, 38},
     {23, "IQ4_XS", 256, 136, iq4_xs_value, NULL, 0},
 };
 
@@ -339,13 +369,13 @@ void blocks_quantize(const BlockType *type, const float *values, size_t count,
     }
 }
 
-bool blocks_are_q4_0(const float *values, size_t count) {
-    const BlockType *type = block_type_named("q4_0");
-    unsigned char block[32];
-    for (size_t i = 0; i < count; i += 32) {
-        q4_0_quantize(values + i, block);
-        for (int j = 0; j < 32; j++)
-            if (type->value(block, j) != values[i + (size_t)j]) return false;
+bool blocks_hold(const BlockType *type, const float *values, size_t count) {
+    unsigned char block[LARGEST_BLOCK];
+    const size_t size = (size_t)type->elements;
+    for (size_t i = 0; i < count; i += size) {
+        type->quantize(values + i, block);
+        for (size_t j = 0; j < size; j++)
+            if (type->value(block, (int)j) != values[i + j]) return false;
     }
     return true;
 }

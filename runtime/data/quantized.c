@@ -1,9 +1,14 @@
 /* quantized: tensors of a checkpoint as blocks of integers with a scale, made by moec quantize.
  *
- *     ternary   64 terms of a sum: a float32 scale and 16 bytes; bits 2 (i % 4) and the next of
- *               byte i / 4 are term i plus 1
- *     int4      32 terms of a sum: a binary16 scale and 16 bytes, Q4_0 of GGUF
- *     int8      64 adjacent elements: a float32 scale and 64 bytes
+ *     ternary      64 terms of a sum: a float32 scale and 16 bytes; bits 2 (i % 4) and the next of
+ *                  byte i / 4 are term i plus 1
+ *     int4         32 terms of a sum: a binary16 scale and 16 bytes, Q4_0 of GGUF
+ *     mxfp4        32 terms of a sum: e and 16 bytes, MXFP4 of GGUF: numbers of E2M1 times
+ *                  2^(e - 127)
+ *     nvfp4        the same with e, two bytes of E4M3 and 16 bytes: one factor for the terms 0 to
+ *                  15, one for the others
+ *     fp8, mxfp8   32 terms of a sum: e and 32 bytes of E4M3
+ *     int8         64 adjacent elements: a float32 scale and 64 bytes
  *
  * The entry in the file has the type U8; the note "quantized:NAME" describes the tensor:
  *
@@ -18,8 +23,10 @@
 #include "base/message.h"
 #include "data/shards.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static float int8_value(const unsigned char *block, int i) {
     float scale;
@@ -33,15 +40,42 @@ static float ternary_value(const unsigned char *block, int i) {
     return scale * (float)((block[4 + i / 4] >> i % 4 * 2 & 3) - 1);
 }
 
+static float e4m3_value(unsigned char code) {
+    const int exponent = code >> 3 & 15, digits = code & 7;
+    const float size =
+        exponent ? ldexpf((float)(8 + digits), exponent - 10) : ldexpf((float)digits, -9);
+    return code & 0x80 ? -size : size;
+}
+
+static float fp8_value(const unsigned char *block, int i) {
+    return ldexpf(e4m3_value(block[1 + i]), block[0] - 127);
+}
+
+/* Without the factors: MXFP4. */
+static float nvfp4_value(const unsigned char *block, int i) {
+    unsigned char plain[17] = {block[0]};
+    memcpy(plain + 1, block + 3, 16);
+    return block_type(BLOCKS_MXFP4)->value(plain, i) * e4m3_value(block[1 + i / 16]);
+}
+
 static const char note_start[] = "quantized:";
 
+static const char *const type_names[] = {"ternary", "int4",  "mxfp4", "nvfp4",
+                                         "fp8",     "mxfp8", "int8"};
+
 const BlockType *quantized_type(const char *name) {
-    static const BlockType
-        int8 = {.name = "INT8", .elements = 64, .bytes = 68, .value = int8_value},
-        ternary = {.name = "TERNARY", .elements = 64, .bytes = 20, .value = ternary_value};
-    if (!strcmp(name, "int8")) return &int8;
-    if (!strcmp(name, "ternary")) return &ternary;
-    return !strcmp(name, "int4") ? block_type_named("q4_0") : NULL;
+    static const BlockType own[] = {
+        {.name = "INT8", .elements = 64, .bytes = 68, .value = int8_value},
+        {.name = "TERNARY", .elements = 64, .bytes = 20, .value = ternary_value},
+        {.name = "NVFP4", .elements = 32, .bytes = 19, .value = nvfp4_value},
+        {.name = "FP8", .elements = 32, .bytes = 33, .value = fp8_value},
+        {.name = "MXFP8", .elements = 32, .bytes = 33, .value = fp8_value},
+    };
+    if (!strcmp(name, "int4")) return block_type_named("q4_0");
+    if (!strcmp(name, "mxfp4")) return block_type_named(name);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!strcasecmp(own[i].name, name)) return &own[i];
+    return NULL;
 }
 
 static json_t *pair(long size, long stride) {
@@ -146,10 +180,10 @@ bool quantized_read(Safetensors *file) {
 
 const char *safetensors_quantized(const Safetensors *file) {
     for (int i = 0; i < file->count; i++)
-        if (file->entries[i].number == NUMBER_BLOCKS)
-            return !strcmp(file->entries[i].type, "INT4")   ? "int4"
-                   : !strcmp(file->entries[i].type, "INT8") ? "int8"
-                                                            : "ternary";
+        for (size_t j = 0; j < sizeof type_names / sizeof *type_names; j++)
+            if (file->entries[i].number == NUMBER_BLOCKS &&
+                !strcasecmp(file->entries[i].type, type_names[j]))
+                return type_names[j];
     return NULL;
 }
 

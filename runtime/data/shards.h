@@ -22,6 +22,7 @@ typedef struct BlockType {
     uint32_t file_type; /* the key general.file_type of a file with mostly this type */
 } BlockType;
 
+enum { BLOCKS_MXFP4 = 39 };
 /* NULL: the type is not a supported quantized type. */
 const BlockType *block_type(uint32_t type);
 /* A type that can be written, by its name in lower case, such as "q4_k"; NULL: there is none. */
@@ -33,8 +34,9 @@ float block_value(const BlockType *type, const unsigned char *data, size_t eleme
  */
 void blocks_quantize(const BlockType *type, const float *values, size_t count, unsigned char *data);
 
-/* True if `count` values, a multiple of 32, are those of blocks of Q4_0. */
-bool blocks_are_q4_0(const float *values, size_t count);
+/* True if `count` values, a multiple of type->elements, are those of blocks of the type, which can
+ * be written. */
+bool blocks_hold(const BlockType *type, const float *values, size_t count);
 
 /* IEEE 754 half precision to float. */
 float half_value(uint16_t half);

@@ -30,6 +30,8 @@
 #include "panels.h"           /* their packing for tiles */
 #include "tile.h"             /* the part of a product in registers, by vectors or by AMX */
 #include "few_rows.h"         /* products of a few rows, without packing */
+#include "few_panels.h"       /* the same with weights in panels */
+#include "round_weights.h"    /* weights in smaller types */
 #include "matmul.h"           /* matrix products of static and run-time shapes, packed, blocked */
 #include "attention.h"        /* softmax attention: forward */
 #include "attention_grad.h"   /* its backward pass */

@@ -12,7 +12,7 @@
 #ifndef MOEC_MATMUL_H
 #define MOEC_MATMUL_H
 
-#include "few_rows.h"
+#include "few_panels.h"
 #include "panels.h"
 #include "tile.h"
 
@@ -42,6 +42,26 @@ static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)
 #endif
 
 /* ---- one block, in this thread ---- */
+
+/* Computes the product if it has few rows and the memory layout of b permits reading without
+ * packing; returns whether it did. The order of the sums differs from that of tiles, so the choice
+ * depends on the whole product: a short block at its end must not depend on the number of
+ * threads. */
+MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block, void *scratch, size_t bytes) {
+    const MoecOperand *a = &block->a, *b = &block->b;
+    const long rows = block->whole_rows > 0 ? block->whole_rows : block->m;
+    if (rows > MOEC_FEW_ROWS || b->lanes != NULL) return 0;
+    if (moec_is_panels(b->type)) return moec_block_few_panels(block, scratch, bytes);
+    if (b->lane == 1)
+        moec_few_by_rows(block);
+    else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
+             b->depths == NULL) {
+        if (moec_is_groups(b->type) && !moec_is_f32(a->type)) return 0;
+        moec_few_by_columns(block);
+    } else
+        return 0;
+    return 1;
+}
 
 /* So many rows of a are packed at a time. */
 MOEC_INLINE long moec_block_height(MoecForm form) {
@@ -295,125 +315,6 @@ MOEC_LARGE void moec_panel_multiply(const MoecPanelProduct *x) {
 }
 
 /* ---- threads ---- */
-
-MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count) {
-#pragma omp parallel for simd schedule(static)
-    for (size_t i = 0; i < count; i++) rounded[i] = moec_bf16(weights[i]);
-}
-
-MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count) {
-#pragma omp parallel for schedule(static)
-    for (size_t g = 0; g < count / MOEC_GROUP; g++) {
-        const float *from = weights + g * MOEC_GROUP;
-        float most = 0.0f;
-        for (int i = 0; i < MOEC_GROUP; i++) {
-            const float size = from[i] < 0.0f ? -from[i] : from[i];
-            most = size <= most ? most : size;
-            if (from[i] != from[i]) most = from[i];
-        }
-        const float inverse = most > 0.0f && most <= 3.4e38f ? 127.0f / most : 0.0f;
-        rounded[g].scale = most / 127.0f;
-        for (int i = 0; i < MOEC_GROUP; i++) {
-            const float step = from[i] * inverse;
-            rounded[g].steps[i] = inverse > 0.0f
-                                      ? (signed char)(step < 0.0f ? step - 0.5f : step + 0.5f)
-                                      : (signed char)(most != 0.0f);
-        }
-    }
-}
-
-/* The nearest integer; exact, so that it does not depend on fused operations. */
-MOEC_INLINE int moec_int4_step(float x, float inverse) {
-    return (int)((double)x * (double)inverse + 8.5) - 8;
-}
-
-/* The scale of a group, before it is rounded to a half. The weight of largest magnitude is -8 times
- * the scale. If another multiple makes all weights exact, as in a file of such weights, it is that
- * multiple. */
-MOEC_FUNCTION float moec_int4_scale(const float *x) {
-    static const float steps[] = {-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1};
-    float most = 0.0f;
-    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
-        if (x[i] != x[i]) return x[i];
-        most = (x[i] < 0.0f ? -x[i] : x[i]) > (most < 0.0f ? -most : most) ? x[i] : most;
-    }
-    for (size_t t = 0; t < sizeof steps / sizeof *steps && most != 0.0f; t++) {
-        const float scale = most / steps[t], inverse = 1.0f / scale,
-                    stored = moec_from_half(moec_half(scale));
-        int exact = stored == scale;
-        for (int i = 0; exact && i < MOEC_PANEL_DEPTH; i++) {
-            const int step = moec_int4_step(x[i], inverse);
-            exact = step <= 7 && (float)step * scale == x[i];
-        }
-        if (exact) return scale;
-    }
-    return most / -8.0f;
-}
-
-/* Column j of a part. */
-MOEC_FUNCTION void moec_round_int4(const float *x, MoecInt4 *to, long j) {
-    const float scale = moec_int4_scale(x), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    const int finite = inverse - inverse == 0.0f && scale - scale == 0.0f;
-    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
-        int step = finite ? moec_int4_step(x[i], inverse) : scale != 0.0f;
-        step = step > 7 ? 7 : step;
-        to->steps[i / 8][j] = (i % 8 ? to->steps[i / 8][j] : 0) | (uint32_t)(step + 8) << i % 8 * 4;
-    }
-    to->scale[j] = moec_half(scale);
-}
-
-/* The same with -1, 0, 1: 0 are the weights of at most 0.7 times the mean absolute value (Li et al.
- * 2016), the scale is the mean absolute value of the others. All are 1 if one is not finite. Sums
- * are double, so that those of equal weights are exact. */
-MOEC_FUNCTION void moec_round_ternary(const float *x, MoecTernary *to, long j) {
-    double sum = 0, rest = 0;
-    int count = 0;
-    for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) sum += (double)(x[i] < 0.0f ? -x[i] : x[i]);
-    const int finite = sum - sum == 0.0;
-    const float least = (float)(sum * (0.7 / MOEC_TERNARY_DEPTH));
-    for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) {
-        const float size = x[i] < 0.0f ? -x[i] : x[i];
-        const int some = !finite || size > least;
-        const uint32_t step = !some ? 1 : finite && x[i] < 0.0f ? 0 : 2;
-        rest += some ? (double)size : 0.0;
-        count += some;
-        to->steps[i / 16][j] = (i % 16 ? to->steps[i / 16][j] : 0) | step << MOEC_TERNARY_BIT(i);
-    }
-    to->scale[j] = count > 0 ? (float)(rest / count) : 0.0f;
-}
-
-MOEC_ENTRY void moec_round_panels(const MoecWeightCopy *one, const float *weights, void *rounded) {
-    const long deep = one->type == MOEC_INT4 ? (long)MOEC_PANEL_DEPTH : (long)MOEC_TERNARY_DEPTH,
-               panels = moec_ceil_div(one->n, MOEC_PANEL), parts = one->k / deep;
-    const float *from = weights + one->weights / sizeof *weights;
-    void *to = (char *)rounded + one->packed;
-#pragma omp parallel for schedule(static)
-    for (long at = 0; at < one->batch * panels * parts; at++) {
-        const long batch = at / parts / panels, first = at / parts % panels * MOEC_PANEL,
-                   depth = at % parts * deep;
-        for (long j = 0; j < MOEC_PANEL; j++) {
-            float x[MOEC_TERNARY_DEPTH] = {0};
-            for (long i = 0; i < deep && first + j < one->n; i++)
-                x[i] = from[batch * one->batch_stride + (first + j) * one->n_stride +
-                            (depth + i) * one->k_stride];
-            if (one->type == MOEC_INT4)
-                moec_round_int4(x, (MoecInt4 *)to + at, j);
-            else
-                moec_round_ternary(x, (MoecTernary *)to + at, j);
-        }
-    }
-}
-
-MOEC_ENTRY void moec_round_copy(const MoecWeightCopy *one, const float *weights, void *rounded) {
-    const float *from = weights + one->weights / sizeof *weights;
-    void *to = (char *)rounded + one->packed;
-    if (one->type == MOEC_INT4 || one->type == MOEC_TERNARY)
-        moec_round_panels(one, weights, rounded);
-    else if (one->type == MOEC_INT8)
-        moec_round_groups(from, to, (size_t)one->n);
-    else
-        moec_round(from, to, (size_t)one->n);
-}
 
 MOEC_ENTRY void moec_clear(void *memory, size_t bytes) {
     const size_t part = 1 << 20;

@@ -1,7 +1,7 @@
 /* operands: the operands of products.
  *
  * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
- * MoecGroup) or in panels of integers (MoecInt4, MoecTernary), without index tables.
+ * MoecGroup) or in panels (MoecInt4 and the types after it), without index tables.
  *
  * Before a stand-alone program includes the kernels, it defines which of these types it does not
  * use. The code for them is then not compiled.
@@ -26,6 +26,18 @@
 #endif
 #ifndef MOEC_TERNARY_OPERANDS
 #define MOEC_TERNARY_OPERANDS MOEC_INT8_OPERANDS
+#endif
+#ifndef MOEC_FP8_OPERANDS
+#define MOEC_FP8_OPERANDS MOEC_INT8_OPERANDS
+#endif
+#ifndef MOEC_MXFP8_OPERANDS
+#define MOEC_MXFP8_OPERANDS MOEC_INT8_OPERANDS
+#endif
+#ifndef MOEC_MXFP4_OPERANDS
+#define MOEC_MXFP4_OPERANDS MOEC_INT8_OPERANDS
+#endif
+#ifndef MOEC_NVFP4_OPERANDS
+#define MOEC_NVFP4_OPERANDS MOEC_INT8_OPERANDS
 #endif
 #ifndef MOEC_BYTE_OPERANDS
 #define MOEC_BYTE_OPERANDS 1
@@ -111,9 +123,17 @@ MOEC_INLINE int moec_is_int4(MoecType type) { return MOEC_INT4_OPERANDS && type 
 MOEC_INLINE int moec_is_ternary(MoecType type) {
     return MOEC_TERNARY_OPERANDS && type == MOEC_TERNARY;
 }
-MOEC_INLINE int moec_is_panels(MoecType type) {
-    return moec_is_int4(type) || moec_is_ternary(type);
+MOEC_INLINE int moec_is_mxfp4(MoecType type) { return MOEC_MXFP4_OPERANDS && type == MOEC_MXFP4; }
+MOEC_INLINE int moec_is_nvfp4(MoecType type) { return MOEC_NVFP4_OPERANDS && type == MOEC_NVFP4; }
+MOEC_INLINE int moec_is_e2m1(MoecType type) { return moec_is_mxfp4(type) || moec_is_nvfp4(type); }
+MOEC_INLINE int moec_is_e4m3(MoecType type) {
+    return (MOEC_FP8_OPERANDS && type == MOEC_FP8) || (MOEC_MXFP8_OPERANDS && type == MOEC_MXFP8);
 }
+MOEC_INLINE int moec_is_panels(MoecType type) {
+    return moec_is_int4(type) || moec_is_ternary(type) || moec_is_e2m1(type) || moec_is_e4m3(type);
+}
+/* Calls X with each type of panels, for code that is compiled per type. */
+#define MOEC_PANEL_TYPES(X) X(INT4) X(TERNARY) X(FP8) X(MXFP8) X(MXFP4) X(NVFP4)
 /* Quantized: such a product does not round its other operand. */
 MOEC_INLINE int moec_is_quantized(MoecType type) {
     return moec_is_groups(type) || moec_is_panels(type);
@@ -126,13 +146,21 @@ MOEC_INLINE long moec_size(MoecType type) {
     return moec_is_bytes(type) ? 1 : moec_is_bf16(type) ? 2 : 4;
 }
 
+/* Bytes of MOEC_PANEL_DEPTH terms of a panel. */
+MOEC_INLINE long moec_part_size(MoecType type) {
+    return moec_is_ternary(type) ? (long)sizeof(MoecTernary) / 2
+           : moec_is_mxfp4(type) ? (long)sizeof(MoecMxfp4)
+           : moec_is_nvfp4(type) ? (long)sizeof(MoecNvfp4)
+           : moec_is_e4m3(type)  ? (long)sizeof(MoecFp8)
+                                 : (long)sizeof(MoecInt4);
+}
+
 /* Element `index` of an array of that type; where there are groups, the group that begins there, in
  * panels the part that begins there (see moec_right). */
 MOEC_INLINE const void *moec_at(const void *data, long index, MoecType type) {
     if (moec_is_groups(type)) return (const MoecGroup *)data + index / MOEC_GROUP;
-    if (moec_is_int4(type)) return (const MoecInt4 *)data + index / (MOEC_PANEL * MOEC_PANEL_DEPTH);
-    if (moec_is_ternary(type))
-        return (const MoecTernary *)data + index / (MOEC_PANEL * MOEC_TERNARY_DEPTH);
+    if (moec_is_panels(type))
+        return (const char *)data + index / (MOEC_PANEL * MOEC_PANEL_DEPTH) * moec_part_size(type);
     return (const char *)data + index * moec_size(type);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
@@ -162,31 +190,43 @@ MOEC_INLINE MoecWords moec_widen(const void *x) {
 #endif
 }
 
-/* Bytes, or steps of a group, as floats. */
-MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
+/* Bytes as words with the same sign. */
+MOEC_INLINE MoecWords moec_widen_bytes(const void *x) {
 #if defined(__AVX512F__) && !defined(__clang__)
     typedef char Bytes __attribute__((vector_size(16), aligned(1), may_alias));
     typedef int32_t Words __attribute__((vector_size(64)));
-    const Words steps =
-        (Words)__builtin_ia32_pmovsxbd512_mask(*(const Bytes *)x, (Words){0}, 0xffff);
-    return __builtin_convertvector(steps, MoecVector);
+    return (MoecWords)__builtin_ia32_pmovsxbd512_mask(*(const Bytes *)x, (Words){0}, 0xffff);
 #elif defined(__AVX2__) && !defined(__clang__)
     typedef char Bytes __attribute__((vector_size(16)));
     typedef long long Pair __attribute__((vector_size(16)));
-    typedef int32_t Words __attribute__((vector_size(32)));
     long long eight;
     memcpy(&eight, x, sizeof eight);
-    const Words steps = (Words)__builtin_ia32_pmovsxbd256((Bytes)(Pair){eight, 0});
-    return __builtin_convertvector(steps, MoecVector);
+    return (MoecWords)__builtin_ia32_pmovsxbd256((Bytes)(Pair){eight, 0});
 #elif defined(MOEC_NEON_HERE)
     int32_t four;
     memcpy(&four, x, sizeof four);
     const int16x8_t halves = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
-    return (MoecVector)vcvtq_f32_s32(vmovl_s16(vget_low_s16(halves)));
+    return (MoecWords)vmovl_s16(vget_low_s16(halves));
 #else
     typedef signed char Bytes __attribute__((vector_size(MOEC_LANES), aligned(1), may_alias));
-    return __builtin_convertvector(*(const Bytes *)x, MoecVector);
+    return __builtin_convertvector(*(const Bytes *)x, MoecWords);
 #endif
+}
+
+/* Bytes, or steps of a group, as floats. */
+MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
+    typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+    return __builtin_convertvector((Signed)moec_widen_bytes(x), MoecVector);
+}
+
+/* Numbers of E4M3: the bits of a float, with another exponent. */
+MOEC_INLINE MoecVector moec_load_e4m3(const uint8_t *x) {
+    return (MoecVector)(moec_widen_bytes(x) << 20 & 0x87F00000u) * 0x1p120f;
+}
+
+/* 2^(x - 127); 255: infinite. */
+MOEC_INLINE MoecVector moec_load_powers(const uint8_t *x) {
+    return (MoecVector)(moec_widen_bytes(x) << 23 & 0x7F800000u);
 }
 
 /* Converts from any storage type to floats, except from groups. */
@@ -222,6 +262,20 @@ MOEC_INLINE MoecVector moec_load_ternary(const uint32_t *words, const int i) {
 #endif
 }
 
+/* Number i of 8 of E2M1 in each of these words, times 2. */
+MOEC_INLINE MoecVector moec_load_e2m1(const uint32_t *words, const int i) {
+    const MoecWords code = *(const MoecWords *)words >> 4 * i;
+    typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+#if defined(__AVX512F__) && !defined(__clang__)
+    const MoecVector twice = {0, 1, 2, 3, 4, 6, 8, 12, -0.0f, -1, -2, -3, -4, -6, -8, -12};
+    return __builtin_shuffle(twice, (Signed)code);
+#else
+    const MoecWords twice = (MoecWords){0} + 0xC8643210u, size = twice >> (code & 7u) * 4 & 15u;
+    return (MoecVector)((MoecWords)__builtin_convertvector((Signed)size, MoecVector) |
+                        (code << 28 & 0x80000000u));
+#endif
+}
+
 /* Scales of adjacent columns: moec_from_half of each. */
 MOEC_INLINE MoecVector moec_load_scales(const uint16_t *x) {
 #if defined(__AVX512F__)
@@ -236,24 +290,41 @@ MOEC_INLINE MoecVector moec_load_scales(const uint16_t *x) {
 #endif
 }
 
-/* ---- panels of integers, MOEC_PANEL_DEPTH terms at a time ---- */
+/* ---- panels, MOEC_PANEL_DEPTH terms at a time: a part. Values are numbers times a scale ---- */
 
-/* Words w of 4 of the terms with number p, from a column on. */
+/* Words w of 4 of part p, from a column on: of all types but E4M3. */
 MOEC_INLINE const uint32_t *moec_panel_words(const void *panel, long p, long w, long column,
                                              MoecType type) {
-    return moec_is_ternary(type)
-               ? ((const MoecTernary *)panel)[p / 2].steps[p % 2 * 2 + w / 2] + column
-               : ((const MoecInt4 *)panel)[p].steps[w] + column;
+    return (moec_is_ternary(type) ? ((const MoecTernary *)panel)[p / 2].steps[p % 2 * 2 + w / 2]
+            : moec_is_mxfp4(type) ? ((const MoecMxfp4 *)panel)[p].codes[w]
+            : moec_is_nvfp4(type) ? ((const MoecNvfp4 *)panel)[p].codes[w]
+                                  : ((const MoecInt4 *)panel)[p].steps[w]) +
+           column;
 }
-MOEC_INLINE MoecVector moec_panel_scales(const void *panel, long p, long column, MoecType type) {
-    return moec_is_ternary(type)
-               ? moec_load_vector(((const MoecTernary *)panel)[p / 2].scale + column)
-               : moec_load_scales(((const MoecInt4 *)panel)[p].scale + column);
+
+/* The scales of the first or the second half of the terms. */
+MOEC_INLINE MoecVector moec_panel_scales(const void *panel, long p, int half, long column,
+                                         MoecType type) {
+    if (moec_is_ternary(type))
+        return moec_load_vector(((const MoecTernary *)panel)[p / 2].scale + column);
+    if (moec_is_e4m3(type)) return moec_load_powers(((const MoecFp8 *)panel)[p].scale + column);
+    if (moec_is_mxfp4(type))
+        return 0.5f * moec_load_powers(((const MoecMxfp4 *)panel)[p].scale + column);
+    if (moec_is_nvfp4(type)) {
+        const MoecNvfp4 *part = (const MoecNvfp4 *)panel + p;
+        return 0.5f * moec_load_powers(part->scale + column) *
+               moec_load_e4m3(part->factor[half] + column);
+    }
+    return moec_load_scales(((const MoecInt4 *)panel)[p].scale + column);
 }
-/* Element 8 w + i of these terms in each of words w. */
-MOEC_INLINE MoecVector moec_panel_steps(const uint32_t *words, const int w, const int i,
-                                        MoecType type) {
-    return moec_is_ternary(type) ? moec_load_ternary(words, 8 * w + i) : moec_load_int4(words, i);
+
+/* Numbers of term d. */
+MOEC_INLINE MoecVector moec_panel_numbers(const void *panel, long p, const int d, long column,
+                                          MoecType type) {
+    if (moec_is_e4m3(type)) return moec_load_e4m3(((const MoecFp8 *)panel)[p].codes[d] + column);
+    const uint32_t *words = moec_panel_words(panel, p, d / 8, column, type);
+    if (moec_is_ternary(type)) return moec_load_ternary(words, d % 16);
+    return moec_is_e2m1(type) ? moec_load_e2m1(words, d % 8) : moec_load_int4(words, d % 8);
 }
 
 MOEC_INLINE float moec_vector_sum(MoecVector x) {

@@ -90,8 +90,8 @@ MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lan
     }
 }
 
-/* The same of lanes in panels of integers. */
-MOEC_INLINE void moec_pack_integers(const MoecOperand *x, long first, long lanes, long depth,
+/* The same of lanes in panels (abi.h). */
+MOEC_INLINE void moec_unpack_panels(const MoecOperand *x, long first, long lanes, long depth,
                                     long width, const MoecType type, float *out) {
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long lane = first + i, column = lane % MOEC_PANEL;
@@ -103,13 +103,12 @@ MOEC_INLINE void moec_pack_integers(const MoecOperand *x, long first, long lanes
                 continue;
             }
             const long part = p / MOEC_PANEL_DEPTH;
-            const MoecVector scale = moec_panel_scales(from, part, column, type);
-#pragma GCC unroll 4
-            for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
-                const uint32_t *words = moec_panel_words(from, part, w, column, type);
-#pragma GCC unroll 8
-                for (int q = 0; q < 8; q++, to += width)
-                    moec_store_vector(to, scale * moec_panel_steps(words, w, q, type));
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                const MoecVector scale = moec_panel_scales(from, part, half, column, type);
+#pragma GCC unroll 16
+                for (int d = half * 16; d < half * 16 + 16; d++, to += width)
+                    moec_store_vector(to, scale * moec_panel_numbers(from, part, d, column, type));
             }
             p += MOEC_PANEL_DEPTH - 1;
         }
@@ -120,14 +119,13 @@ MOEC_INLINE void moec_pack_integers(const MoecOperand *x, long first, long lanes
 MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes, long depth,
                                    long width, float *out) {
     const int neighbours = x->lane == 1 && x->lanes == NULL;
-    if (moec_is_int4(x->type)) {
-        moec_pack_integers(x, first, lanes, depth, width, MOEC_INT4, out);
-        return;
+#define MOEC_UNPACK(TYPE)                                                                          \
+    if (moec_is_panels(MOEC_##TYPE) && x->type == MOEC_##TYPE) {                                   \
+        moec_unpack_panels(x, first, lanes, depth, width, MOEC_##TYPE, out);                       \
+        return;                                                                                    \
     }
-    if (moec_is_ternary(x->type)) {
-        moec_pack_integers(x, first, lanes, depth, width, MOEC_TERNARY, out);
-        return;
-    }
+    MOEC_PANEL_TYPES(MOEC_UNPACK)
+#undef MOEC_UNPACK
     if (neighbours && moec_is_f32(x->type)) {
         moec_pack_neighbours(x, first, lanes, depth, width, MOEC_F32, out);
         return;

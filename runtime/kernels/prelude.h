@@ -99,6 +99,25 @@ MOEC_INLINE float moec_from_half(uint16_t half) {
     return moec_from_bits(sign | finite | (size >= 0x7C00u ? 0x7F800000u : 0u));
 }
 
+/* ---- numbers of 8 and of 4 bits, and powers of two ---- */
+
+/* Finite numbers only. */
+MOEC_INLINE float moec_from_e4m3(uint32_t code) {
+    const uint32_t size = code & 0x7Fu;
+    const float value =
+        size < 8 ? (float)size * 0x1p-9f : moec_from_bits((size << 20) + 0x3C000000u);
+    return code & 0x80u ? -value : value;
+}
+
+MOEC_INLINE float moec_from_e2m1(uint32_t code) {
+    const uint32_t size = code & 7u;
+    const float value = size < 2 ? (float)size * 0.5f : moec_from_bits((size << 22) + 0x3F000000u);
+    return code & 8u ? -value : value;
+}
+
+/* 2^(exponent - 127); 0: 0, 255: infinite. */
+MOEC_INLINE float moec_from_exponent(uint32_t exponent) { return moec_from_bits(exponent << 23); }
+
 /* ---- bf16: the upper half of a float ---- */
 
 typedef struct MoecBf16 {

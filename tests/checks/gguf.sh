@@ -68,16 +68,20 @@ moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
 moec export run_note --format gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
 grep -q "rstrip of token 'Word'" log || wrong "the omitted flag is not reported: $(cat log)"
 
-# Q4_0: an export has the same bytes, and int4 changes the loss little: it rounds the logits, whose weights are Q8_0 in the file.
-moec export run_gpt2 --format gguf --type q4_0 --out q4 > log 2>&1 || wrong "export Q4_0: $(cat log)"
-moec import q4/model.gguf --out back_q4 --name gpt2 > log 2>&1 || wrong "import Q4_0: $(cat log)"
-grep -q 'inference.weight_dtype=int4' log || wrong "no note: $(cat log)"
-moec export back_q4 --format gguf --type q4_0 --out again_q4 > log 2>&1 || wrong "export Q4_0 again: $(cat log)"
-cmp q4/model.gguf again_q4/model.gguf || wrong "Q4_0: other bytes"
-moec check back_q4 --weight-dtype int4 | grep -q 'f32 .* with embedding$' || wrong "not int4: $(moec check back_q4 --weight-dtype int4)"
+# Q4_0 and MXFP4: an export has the same bytes, and int4 or mxfp4 changes the loss little: it rounds the logits, whose weights are Q8_0 in
+# the file.
 loss_of() { moec eval "$1" --data text --weight-dtype "$2" --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p'; }
-echo "$(loss_of back_q4 f32) $(loss_of back_q4 int4)" > losses
-awk '{ d = $1 - $2; exit !($1 > 0 && $2 > 0 && d != 0 && d < 1e-3 && d > -1e-3) }' losses || wrong "Q4_0: losses of f32 and int4: $(cat losses)"
+for pair in q4_0:int4 mxfp4:mxfp4; do
+    blocks=${pair%:*} weights=${pair#*:}
+    moec export run_gpt2 --format gguf --type $blocks --out $blocks > log 2>&1 || wrong "export $blocks: $(cat log)"
+    moec import $blocks/model.gguf --out back_$blocks --name gpt2 > log 2>&1 || wrong "import $blocks: $(cat log)"
+    grep -q "inference.weight_dtype=$weights" log || wrong "no note: $(cat log)"
+    moec export back_$blocks --format gguf --type $blocks --out again_$blocks > log 2>&1 || wrong "export $blocks again: $(cat log)"
+    cmp $blocks/model.gguf again_$blocks/model.gguf || wrong "$blocks: other bytes"
+    moec check back_$blocks --weight-dtype $weights | grep -q 'f32 .* with embedding$' || wrong "not $weights: $(moec check back_$blocks --weight-dtype $weights)"
+    echo "$(loss_of back_$blocks f32) $(loss_of back_$blocks $weights) $(loss_of run_gpt2 f32)" > losses
+    awk '{ d = $1 - $2; exit !($1 > 0 && $2 > 0 && $1 != $3 && d != 0 && d < 1e-3 && d > -1e-3) }' losses || wrong "$blocks: losses of f32 and $weights, and before: $(cat losses)"
+done
 
 # RoPE scaling: the keys, or the tensor of Llama 3, become the same options and then the same file.
 rotated() { # NAME ROTATION
@@ -118,13 +122,13 @@ grep -q '"tokenizer_class"' folder_long/tokenizer_config.json || wrong "no class
 
 # Quantized matrices: the file is smaller, the import approximates the weights, and a second round trip is exact. Rows of 32 elements are no multiple of
 # the 256 of Q4_K, so that the matrices become Q5_0.
-for type in q8_0 q5_0 q4_0 q4_k; do
+for type in q8_0 q5_0 q4_0 q4_k mxfp4; do
     moec export m.safetensors --format gguf --type $type --out packed_$type > log || wrong "export in $type: $(cat log)"
     moec import packed_$type/model.gguf --out unpacked_$type --name m > log 2>&1 || wrong "import of $type: $(cat log)"
     grep -q '9 quantized tensors are stored as float32' log || wrong "$type is widened silently: $(cat log)"
-    moec export unpacked_$type --format gguf --type $type --out again_$type > log || wrong "export in $type again: $(cat log)"
+    moec export unpacked_$type --format gguf --type $type --out twice_$type > log || wrong "export in $type again: $(cat log)"
 done
-cmp packed_q8_0/model.gguf again_q8_0/model.gguf || wrong "the second round trip of Q8_0 differs"
+cmp packed_q8_0/model.gguf twice_q8_0/model.gguf || wrong "the second round trip of Q8_0 differs"
 cmp packed_q4_k/model.gguf packed_q5_0/model.gguf > log 2>&1 && wrong "file_type of Q4_K is that of Q5_0"
 moec export m.safetensors --format gguf --type q4_k --out said > log
 grep -q '12 tensors in Q8_0 (2), F32 (3), Q5_0 (7)' log || wrong "the types are not listed: $(cat log)"

@@ -47,7 +47,7 @@ moec train small.moe --data text --out tuned --init-from int4 --steps 1 >log 2>&
 
 # Errors. A damaged description of a tensor is found.
 fails "is already quantized: its weights are int4" moec quantize int4 --type int8 --out nowhere
-misused "--type expects ternary, int4 or int8, got 'int3'" moec quantize run --type int3 --out nowhere
+misused "--type expects int8, fp8, mxfp8, int4, mxfp4, nvfp4 or ternary, got 'int3'" moec quantize run --type int3 --out nowhere
 fails "already contains a run" moec quantize run --type int4 --out int8
 fails "cannot read missing" moec quantize missing --type int4 --out nowhere
 cat >tiny.moe <<'EOF'
@@ -93,7 +93,7 @@ for head in f32 bf16 int8; do
     [ "$(loss head_$head)" = "$(loss dense --weight-dtype int4 --head-dtype $head)" ] || wrong "$head: another loss"
     [ "$(loss head_$head)" != "$(loss nearest)" ] || wrong "$head: the loss with an output matrix in int4"
 done
-misused "--head-type expects f32, bf16, int8, int4 or ternary, got 'int2'" moec quantize dense --type int4 --head-type int2 --out nowhere
+misused "--head-type expects f32, bf16, int8, fp8, mxfp8, int4, mxfp4, nvfp4 or ternary, got 'int2'" moec quantize dense --type int4 --head-type int2 --out nowhere
 
 # Quantized runs in other formats: the same values; Q4_0 in GGUF without a loss. They cannot be resumed.
 for run in calibrated int8_dense; do

@@ -125,8 +125,8 @@ for weights in bf16 int8 int4; do
 done
 size() { wc -c <"$work/$1.bin"; }
 [ "$(size int4)" -lt "$(size int8)" ] && [ "$(size int8)" -lt "$(size bf16)" ] || wrong "weights.bin: $(ls -l "$work"/*.bin)"
-grep -q 'pairs >> 8,' "$work/c/few_rows.h" && grep -q '4 \* i' "$work/c/operands.h" || wrong "no packed words"
-sed -i.before 's|pairs >> 8,|pairs \& 0xFF,|' "$work/c/few_rows.h"
+grep -q 'pairs >> 8,' "$work/c/few_panels.h" && grep -q '4 \* i' "$work/c/operands.h" || wrong "no packed words"
+sed -i.before 's|pairs >> 8,|pairs \& 0xFF,|' "$work/c/few_panels.h"
 sed -i.before 's|4 \* i|4 * (7 - i)|' "$work/c/operands.h"
 text && wrong "a wrong order of the weights in packed words is not found"
 exit 0

@@ -32,6 +32,7 @@ static const struct {
     {"Q6_K", 14, {208, 208}, 0xF2A4A9D3E023F289, 0x0000000000000000},
     {"IQ4_NL", 20, {0, 0}, 0xA7EDA9DC41278827, 0x0000000000000000},
     {"IQ4_XS", 23, {0, 0}, 0x7F4F629B5E6C4E2A, 0x0000000000000000},
+    {"MXFP4", 39, {0, 0}, 0x64912A3AE6F867D5, 0xF0BE9B965F31E413},
 };
 
 static void test_values(void **state) {
@@ -81,7 +82,7 @@ static void test_quantize(void **state) {
             fail_msg("%s has other blocks", type->name);
         tried++;
     }
-    assert_int_equal(tried, 3);
+    assert_int_equal(tried, 4);
 }
 
 static double error_of(const char *name, const float *values, size_t count) {

@@ -1,4 +1,4 @@
-/* Weights in 4 and 2 bits: rounding against its definition, and products against sums in double precision. The kernels are those of
+/* Weights in panels: rounding against its definition, and products against sums in double precision. The kernels are those of
  * this CPU, as programs have them. */
 #include "kernels.h"
 #include "data/shards.h"
@@ -18,13 +18,34 @@ static float *room(long count) {
     return x;
 }
 
+/* Every type of panels, and the largest error of rounding as a part of the largest weight of a group: half the largest distance of
+ * two neighbors, or the part that is cut off at the end. */
+static const struct {
+    MoecType type;
+    size_t bytes;
+    long depth;
+    double error;
+} panel_types[] = {{MOEC_INT4, sizeof(MoecInt4), MOEC_PANEL_DEPTH, 1 / 7.5},
+                   {MOEC_TERNARY, sizeof(MoecTernary), MOEC_TERNARY_DEPTH, 1 / 1.5},
+                   {MOEC_FP8, sizeof(MoecFp8), MOEC_PANEL_DEPTH, 1 / 16.0},
+                   {MOEC_MXFP8, sizeof(MoecFp8), MOEC_PANEL_DEPTH, 1 / 8.0},
+                   {MOEC_MXFP4, sizeof(MoecMxfp4), MOEC_PANEL_DEPTH, 1 / 4.0},
+                   {MOEC_NVFP4, sizeof(MoecNvfp4), MOEC_PANEL_DEPTH, 1 / 4.0}};
+enum { PANEL_TYPES = sizeof panel_types / sizeof *panel_types };
+
+static int row_of(MoecType type) {
+    int i = 0;
+    while (panel_types[i].type != type) i++;
+    return i;
+}
+
 static long depth_of(MoecType type) {
-    return type == MOEC_INT4 ? (long)MOEC_PANEL_DEPTH : (long)MOEC_TERNARY_DEPTH;
+    return panel_types[row_of(type)].depth;
 }
 
 static void *panels_for(MoecType type, long n, long k) {
-    const size_t size = type == MOEC_INT4 ? sizeof(MoecInt4) : sizeof(MoecTernary);
-    void *made = malloc((size_t)((n + MOEC_PANEL - 1) / MOEC_PANEL * (k / depth_of(type))) * size);
+    void *made = malloc((size_t)((n + MOEC_PANEL - 1) / MOEC_PANEL * (k / depth_of(type))) *
+                        panel_types[row_of(type)].bytes);
     assert_non_null(made);
     return made;
 }
@@ -35,18 +56,54 @@ static double uniform(void) {
 
 /* ---- rounding ---- */
 
+/* The numbers of E2M1 and E4M3, by their definition: the bits of an exponent and a fraction. */
+static double format_value(unsigned code, int exponent_bits, int digits, int bias) {
+    const int sign = (int)(code >> (exponent_bits + digits)) & 1,
+              exponent = (int)(code >> digits) & ((1 << exponent_bits) - 1),
+              fraction = (int)code & ((1 << digits) - 1);
+    const double size = exponent ? ldexp((1 << digits) + fraction, exponent - bias - digits)
+                                 : ldexp(fraction, 1 - bias - digits);
+    return sign ? -size : size;
+}
+static double e2m1(unsigned code) {
+    return format_value(code, 2, 1, 1);
+}
+static double e4m3(unsigned code) {
+    return format_value(code, 4, 3, 7);
+}
+static double power(unsigned exponent) {
+    return exponent < 255 ? ldexp(1, (int)exponent - 127) : INFINITY;
+}
+
 /* Weight (j, p) of a matrix in panels. */
 static double stored(MoecType type, const void *packed, long k, long j, long p) {
     const long depth = depth_of(type), at = j / MOEC_PANEL * (k / depth) + p / depth, i = p % depth,
                lane = j % MOEC_PANEL;
-    if (type == MOEC_INT4) {
+    const long bit = i % 8 / 2 * 8 + i / 8 % 2 * 4 + i % 2 * 2;
+    switch (type) {
+    case MOEC_INT4: {
         const MoecInt4 *part = (const MoecInt4 *)packed + at;
         return (double)moec_from_half(part->scale[lane]) *
                ((int)(part->steps[i / 8][lane] >> i % 8 * 4 & 15u) - 8);
     }
-    const MoecTernary *part = (const MoecTernary *)packed + at;
-    const long bit = i % 8 / 2 * 8 + i / 8 % 2 * 4 + i % 2 * 2;
-    return (double)part->scale[lane] * ((int)(part->steps[i / 16][lane] >> bit & 3u) - 1);
+    case MOEC_MXFP4: {
+        const MoecMxfp4 *part = (const MoecMxfp4 *)packed + at;
+        return power(part->scale[lane]) * e2m1(part->codes[i / 8][lane] >> i % 8 * 4 & 15u);
+    }
+    case MOEC_NVFP4: {
+        const MoecNvfp4 *part = (const MoecNvfp4 *)packed + at;
+        return power(part->scale[lane]) * e4m3(part->factor[i / 16][lane]) *
+               e2m1(part->codes[i / 8][lane] >> i % 8 * 4 & 15u);
+    }
+    case MOEC_TERNARY: {
+        const MoecTernary *part = (const MoecTernary *)packed + at;
+        return (double)part->scale[lane] * ((int)(part->steps[i / 16][lane] >> bit & 3u) - 1);
+    }
+    default: {
+        const MoecFp8 *part = (const MoecFp8 *)packed + at;
+        return power(part->scale[lane]) * e4m3(part->codes[i][lane]);
+    }
+    }
 }
 
 /* Rounds a single column of `k` weights and returns the values. */
@@ -172,21 +229,96 @@ static void weights_become_ternary(void **state) {
     }
 }
 
+/* The nearest number of the format in units of `scale`, on a tie the one with an even code: by trying all of them. */
+static double nearest(double weight, double scale, double (*value)(unsigned), unsigned codes) {
+    double best = 0;
+    unsigned chosen = 0;
+    for (unsigned code = 0; code < codes; code++) {
+        const double number = value(code) * scale, distance = fabs(number - fabs(weight)),
+                     least = fabs(best - fabs(weight));
+        if (distance < least || (distance == least && chosen % 2)) best = number, chosen = code;
+    }
+    return copysign(best, weight);
+}
+
+static double power_below(double most) {
+    return ldexp(1, ilogb(fmax(most, 0x1p-96)));
+}
+
+/* Weights of two groups become the nearest numbers with the scale of the format, and stay there. */
+static void weights_become_formats(void **state) {
+    (void)state;
+    enum { TERMS = 64 };
+    const MoecType types[] = {MOEC_FP8, MOEC_MXFP8, MOEC_MXFP4, MOEC_NVFP4};
+    for (int run = 0; run < 8000; run++) {
+        const MoecType type = types[run % 4];
+        const double size = pow(10, run / 4 % 30 - 15);
+        float weights[TERMS];
+        double values[TERMS], twice[TERMS], column = 0;
+        for (int i = 0; i < TERMS; i++) {
+            weights[i] = (float)(uniform() * size * (i < 16 ? 0.1 : i < 32 ? 1 : 0.01));
+            if (run % 7 == 0) /* few digits, for ties */
+                weights[i] = (float)(lrand48() % 33 - 16) * (float)power_below(size) / 4;
+            column = fmax(column, fabs((double)weights[i]));
+        }
+        rounded(type, weights, TERMS, values);
+        for (int i = 0; i < TERMS; i++) {
+            const int group = type == MOEC_NVFP4 ? 16 : 32;
+            double most = 0;
+            for (int j = i / group * group; j < i / group * group + group; j++)
+                most = fmax(most, fabs((double)weights[j]));
+            const double above = power_below(column) * (power_below(column) < column ? 2 : 1);
+            double scale = type == MOEC_FP8     ? fmax(above, 0x1p-96) / 256
+                           : type == MOEC_MXFP8 ? power_below(most) / 256
+                                                : power_below(most) / 4;
+            if (type == MOEC_NVFP4) {
+                const double common = power_below(column) / 1024;
+                scale = fmax(nearest((double)((float)most / (float)(6 * common)), 1, e4m3, 127),
+                             0x1p-9) *
+                        common;
+            }
+            const int wide = type == MOEC_FP8 || type == MOEC_MXFP8;
+            const double wanted =
+                nearest((double)weights[i], scale, wide ? e4m3 : e2m1, wide ? 127 : 8);
+            /* the inverse of the scale of nvfp4 is rounded, which can change the side of the middle */
+            const double slack = type == MOEC_NVFP4
+                                     ? fabs(fabs(values[i] - (double)weights[i]) -
+                                            fabs(wanted - (double)weights[i])) <= scale * 1e-5
+                                     : 0;
+            if (values[i] != wanted && !(slack != 0))
+                fail_msg("type %d: %g became %g, not %g (scale %g)", type, (double)weights[i],
+                         values[i], wanted, scale);
+        }
+        float again[TERMS];
+        for (int i = 0; i < TERMS; i++) again[i] = (float)values[i];
+        rounded(type, again, TERMS, twice);
+        for (int i = 0; i < TERMS; i++)
+            if (twice[i] != values[i])
+                fail_msg("type %d, run %d, term %d: %.9g, then %.9g", type, run, i, values[i], twice[i]);
+    }
+}
+
+/* Zeros, tiny weights, and weights that are not finite. */
 static void strange_weights(void **state) {
     (void)state;
-    float weights[MOEC_PANEL_DEPTH] = {0};
-    double values[MOEC_PANEL_DEPTH];
-    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
-    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == 0);
-    weights[3] = 1e-30f;
-    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
-    assert_true(values[3] == 0 && values[4] == 0);
-    weights[3] = NAN;
-    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
-    assert_true(isnan(values[3]));
-    weights[3] = -INFINITY;
-    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
-    assert_false(isfinite(values[3]));
+    for (int t = 0; t < PANEL_TYPES; t++) {
+        const MoecType type = panel_types[t].type;
+        const long depth = depth_of(type);
+        float weights[MOEC_TERNARY_DEPTH] = {0};
+        double values[MOEC_TERNARY_DEPTH];
+        rounded(type, weights, depth, values);
+        for (int i = 0; i < depth; i++) assert_true(values[i] == 0);
+        weights[3] = 1e-30f;
+        rounded(type, weights, depth, values);
+        if (!(fabs(values[3]) <= 2e-30 && values[4] == 0))
+            fail_msg("type %d: %g, %g", type, values[3], values[4]);
+        weights[3] = NAN;
+        rounded(type, weights, depth, values);
+        assert_false(isfinite(values[3]));
+        weights[3] = -INFINITY;
+        rounded(type, weights, depth, values);
+        assert_false(isfinite(values[3]));
+    }
 }
 
 /* ---- products ---- */
@@ -224,7 +356,7 @@ static Matrix matrix_new(MoecType type, long batch, long n, long k) {
                 const double value = stored(type, made.packed, k, g * n + j, p),
                              weight = (double)weights[g * n * k + p * n + j];
                 assert_true(fabs(value - weight) <=
-                            (j % 7 ? 0.02 : 3) / (type == MOEC_INT4 ? 7.5 : 1.5));
+                            (j % 7 ? 0.02 : 3) * panel_types[row_of(type)].error);
                 made.values[(g * n + j) * k + p] = value;
             }
     free(weights);
@@ -318,13 +450,13 @@ static void products_of_all_shapes(void **state) {
                              {48, 448},   {40, 192},   {250, 32},  {1001, 160},
                              {576, 1536}, {1536, 576}, {2048, 896}},
                rows[] = {1, 2, 3, 4, 7, 8, 9, 33};
-    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
-        const long *size = sizes[i / 2];
-        const MoecType type = i % 2 ? MOEC_TERNARY : MOEC_INT4;
+    for (size_t i = 0; i < PANEL_TYPES * sizeof sizes / sizeof *sizes; i++) {
+        const long *size = sizes[i / PANEL_TYPES];
+        const MoecType type = panel_types[i % PANEL_TYPES].type;
         if (size[1] % depth_of(type)) continue;
         Matrix b = matrix_new(type, 1, size[0], size[1]);
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-            check_rows(&b, rows[r], (int)(i / 2 + r) % 2);
+            check_rows(&b, rows[r], (int)(i / PANEL_TYPES + r) % 2);
         matrix_free(&b);
     }
 }
@@ -385,8 +517,8 @@ static void rows_in_int8(void **state) {
 /* Rows that are not finite, or all zero, and their neighbors. */
 static void strange_rows(void **state) {
     (void)state;
-    for (int t = 0; t < 2; t++) {
-        Matrix b = matrix_new(t ? MOEC_TERNARY : MOEC_INT4, 1, 40, 64);
+    for (int t = 0; t < PANEL_TYPES; t++) {
+        Matrix b = matrix_new(panel_types[t].type, 1, 40, 64);
         float *a = activations(3, 64), *c = room(3 * 40);
         const MoecProduct product = product_with(&b, 3);
         for (int i = 0; i < 64; i++) a[i] = 0;
@@ -432,14 +564,14 @@ static void check_dispatched(MoecType type) {
 
 static void dispatched_rows(void **state) {
     (void)state;
-    check_dispatched(MOEC_INT4);
-    check_dispatched(MOEC_TERNARY);
+    for (int t = 0; t < PANEL_TYPES; t++) check_dispatched(panel_types[t].type);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halves),          cmocka_unit_test(weights_become_multiples),
         cmocka_unit_test(blocks_of_q4_0),  cmocka_unit_test(weights_become_ternary),
+        cmocka_unit_test(weights_become_formats),
         cmocka_unit_test(strange_weights), cmocka_unit_test(products_of_all_shapes),
         cmocka_unit_test(rows_in_int8),    cmocka_unit_test(strange_rows),
         cmocka_unit_test(dispatched_rows),

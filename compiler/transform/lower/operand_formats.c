@@ -66,6 +66,10 @@ const OperandFormats *operand_formats_find(const char *name) {
     return NULL;
 }
 
+bool operand_formats_are(const OperandFormats *one, const char *weights) {
+    return strncmp(one->name, weights, strlen(weights)) == 0;
+}
+
 bool operand_formats_are_coarse(const OperandFormats *one) {
     return one->parameter.op == OP_E2M1 || one->parameter.op == OP_FLOOR;
 }

@@ -22,11 +22,14 @@
  *
  * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
  * begin within a panel of columns, and if they multiply a cached tensor: absorb.c sums over their
- * columns instead. Prepared tensors (prepare.c) become int8 instead of int4: ternary weights are
- * exact multiples of an int8 scale, but int4 has -8 but no 8.
+ * columns instead.
  *
  * ternary is the same with -1, 0 and 1 times an f32 scale that TERNARY_GROUP terms share. Weights
- * that have these values already, prepared ones too, stay as they are.
+ * that have these values already stay as they are. fp8, mxfp8, mxfp4 and nvfp4 are the same with
+ * the scales and the rounding of operand_formats.c.
+ *
+ * Prepared tensors (prepare.c) become ternary, the format of the products (train.precision), or
+ * else int8: ternary weights are exact multiples of an int8 scale, but int4 has -8 but no 8.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
@@ -96,7 +99,7 @@ static bool begins_with_group(const Expr *read) {
  * row counts round the same parameters. */
 enum { MIN_ELEMENTS = 256 };
 
-/* ---- int4, ternary ---- */
+/* ---- types with several columns ---- */
 
 typedef enum Sort { SORT_BATCH, SORT_COLUMN, SORT_SUM, SORTS } Sort;
 
@@ -195,6 +198,14 @@ static void read_packed(Program *program, Statement *statement, const Contractio
 
 /* ---- all types ---- */
 
+static Type type_of_prepared(const Program *program, Type wanted) {
+    const bool of_products =
+        program->formats && operand_formats_are(program->formats, real_type_name(wanted));
+    return wanted == TYPE_REAL || wanted == TYPE_BF16 || wanted == TYPE_TERNARY || of_products
+               ? wanted
+               : TYPE_INT8;
+}
+
 static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);
@@ -202,7 +213,7 @@ static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
     Type wanted = read->tensor->head ? program->head_weights : program->weights;
-    if (wanted == TYPE_INT4 && read->tensor->prepared) wanted = TYPE_INT8;
+    if (read->tensor->prepared) wanted = type_of_prepared(program, wanted);
     if (wanted == TYPE_REAL || (in_scan && wanted != TYPE_BF16)) return;
     const WeightType *type = weight_type(wanted);
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;

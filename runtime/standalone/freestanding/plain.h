@@ -111,28 +111,59 @@ static void moec_sum_columns(const MoecRowProduct *p, long first, long count, fl
     }
 }
 
-/* The integers of column i of a part of a panel; returns their scale. */
-static float moec_part_steps(const void *parts, long part, long i, MoecType type, float *step) {
-    if (type == MOEC_INT4) {
-        const MoecInt4 *from = (const MoecInt4 *)parts + part;
-        for (int j = 0; j < MOEC_PANEL_DEPTH; j++)
-            step[j] = (float)((int32_t)(from->steps[j / 8][i] >> j % 8 * 4 & 15u) - 8);
-        return moec_from_half(from->scale[i]);
+/* Terms of a column that share a scale in a panel; 0: the type has no panels. */
+static long moec_scale_terms(MoecType type) {
+    switch (type) {
+    case MOEC_INT4:
+    case MOEC_FP8:
+    case MOEC_MXFP8:
+    case MOEC_MXFP4: return MOEC_PANEL_DEPTH;
+    case MOEC_NVFP4: return MOEC_PANEL_DEPTH / 2;
+    case MOEC_TERNARY: return MOEC_TERNARY_DEPTH;
+    default: return 0;
     }
-    const MoecTernary *from = (const MoecTernary *)parts + part;
-    for (int j = 0; j < MOEC_TERNARY_DEPTH; j++)
-        step[j] = (float)((int32_t)(from->steps[j / 16][i] >> MOEC_TERNARY_BIT(j) & 3u) - 1);
-    return from->scale[i];
 }
 
-static int moec_has_panels(MoecType type) {
-    return type == MOEC_INT4 || type == MOEC_TERNARY;
+static uint32_t moec_four_bits(const uint32_t (*words)[MOEC_PANEL], long j, long i) {
+    return words[j / 8][i] >> j % 8 * 4 & 15u;
+}
+
+/* The numbers of column i of part `part`, whose terms share a scale; returns the scale. */
+static float moec_part_numbers(const void *parts, long part, long i, MoecType type, float *number) {
+    if (type == MOEC_INT4) {
+        const MoecInt4 *from = (const MoecInt4 *)parts + part;
+        for (long j = 0; j < MOEC_PANEL_DEPTH; j++)
+            number[j] = (float)((int32_t)moec_four_bits(from->steps, j, i) - 8);
+        return moec_from_half(from->scale[i]);
+    }
+    if (type == MOEC_TERNARY) {
+        const MoecTernary *from = (const MoecTernary *)parts + part;
+        for (int j = 0; j < MOEC_TERNARY_DEPTH; j++)
+            number[j] = (float)((int32_t)(from->steps[j / 16][i] >> MOEC_TERNARY_BIT(j) & 3u) - 1);
+        return from->scale[i];
+    }
+    if (type == MOEC_MXFP4) {
+        const MoecMxfp4 *from = (const MoecMxfp4 *)parts + part;
+        for (long j = 0; j < MOEC_PANEL_DEPTH; j++)
+            number[j] = moec_from_e2m1(moec_four_bits(from->codes, j, i));
+        return moec_from_exponent(from->scale[i]);
+    }
+    if (type == MOEC_NVFP4) {
+        const MoecNvfp4 *from = (const MoecNvfp4 *)parts + part / 2;
+        const long half = part % 2, terms = MOEC_PANEL_DEPTH / 2;
+        for (long j = 0; j < terms; j++)
+            number[j] = moec_from_e2m1(moec_four_bits(from->codes, half * terms + j, i));
+        return moec_from_exponent(from->scale[i]) * moec_from_e4m3(from->factor[half][i]);
+    }
+    const MoecFp8 *from = (const MoecFp8 *)parts + part;
+    for (int j = 0; j < MOEC_PANEL_DEPTH; j++) number[j] = moec_from_e4m3(from->codes[j][i]);
+    return moec_from_exponent(from->scale[i]);
 }
 
 /* Columns of a panel from `first` on, each with the sum of a part at a time. */
 static void moec_sum_panel(const MoecRowProduct *p, long first, long count, float *sum) {
-    float a_room[MOEC_PART], step[MOEC_PART];
-    const long deep = p->b_type == MOEC_INT4 ? MOEC_PANEL_DEPTH : MOEC_TERNARY_DEPTH;
+    float a_room[MOEC_PART], number[MOEC_PART];
+    const long deep = moec_scale_terms(p->b_type);
     long part = (p->b_at + first * p->k) / (MOEC_PANEL * deep);
     for (long k = 0; k < p->k; k += deep, part++) {
         const float *a = a_room;
@@ -142,8 +173,8 @@ static void moec_sum_panel(const MoecRowProduct *p, long first, long count, floa
             for (long j = 0; j < deep; j++)
                 a_room[j] = moec_number(p->a, p->a_at + (k + j) * p->a_k, p->a_type);
         for (long i = 0; i < count; i++) {
-            const float scale = moec_part_steps(p->b, part, i, p->b_type, step);
-            sum[i] += scale * moec_dot(a, step, deep);
+            const float scale = moec_part_numbers(p->b, part, i, p->b_type, number);
+            sum[i] += scale * moec_dot(a, number, deep);
         }
     }
 }
@@ -156,12 +187,12 @@ static void moec_row_multiply(const MoecRowProduct *p) {
         moec_sum_rows(p, 0, p->n, c);
         return;
     }
-    const long most = moec_has_panels(p->b_type) ? MOEC_PANEL : MOEC_PART;
+    const long most = moec_scale_terms(p->b_type) ? MOEC_PANEL : MOEC_PART;
     for (long n = 0; n < p->n; n += most) {
         const long count = p->n - n < most ? p->n - n : most;
         for (long i = 0; i < count; i++)
             sum[i] = p->accumulate ? moec_number(p->c, p->c_at + n + i, p->c_type) : 0.0f;
-        if (moec_has_panels(p->b_type))
+        if (moec_scale_terms(p->b_type))
             moec_sum_panel(p, n, count, sum);
         else if (p->b_n == 1)
             moec_sum_rows(p, n, count, sum);

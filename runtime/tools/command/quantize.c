@@ -1,5 +1,5 @@
-/* quantize: moec quantize: a run whose weights are stored as ternary, int4 or int8, as products
- * read them. */
+/* quantize: moec quantize: a run whose weights are stored in a smaller type, as products read
+ * them. */
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -42,18 +42,24 @@ static const MoecGroup *int8_groups(const Model *model, const PublicTensor *one)
     return (const MoecGroup *)(const void *)copy + element_in_parameter(one) / MOEC_GROUP;
 }
 
-/* A column's group of terms as a block of Q4_0. */
-static void write_int4(const MoecInt4 *from, int column, unsigned char *block) {
-    memcpy(block, &from->scale[column], sizeof from->scale[column]);
+/* The bytes of 4-bit numbers: numbers i and i + 16 are a byte. */
+static void write_four_bits(const uint32_t (*words)[MOEC_PANEL], int column, unsigned char *bytes) {
     for (int i = 0; i < MOEC_PANEL_DEPTH / 2; i++) {
         const int other = i + MOEC_PANEL_DEPTH / 2;
-        block[2 + i] = (unsigned char)((from->steps[i / 8][column] >> i % 8 * 4 & 15) |
-                                       (from->steps[other / 8][column] >> other % 8 * 4 & 15) << 4);
+        bytes[i] = (unsigned char)((words[i / 8][column] >> i % 8 * 4 & 15) |
+                                   (words[other / 8][column] >> other % 8 * 4 & 15) << 4);
     }
 }
 
-/* The same as a block of quantized.c. */
-static void write_ternary(const MoecTernary *from, int column, unsigned char *block) {
+/* Column `column` of part `at` of panels, as a block of quantized.c. */
+static void write_int4(const void *parts, long at, int column, unsigned char *block) {
+    const MoecInt4 *from = (const MoecInt4 *)parts + at;
+    memcpy(block, &from->scale[column], sizeof from->scale[column]);
+    write_four_bits(from->steps, column, block + sizeof from->scale[column]);
+}
+
+static void write_ternary(const void *parts, long at, int column, unsigned char *block) {
+    const MoecTernary *from = (const MoecTernary *)parts + at;
     const size_t scale = sizeof from->scale[column];
     memcpy(block, &from->scale[column], scale);
     memset(block + scale, 0, MOEC_TERNARY_DEPTH / 4);
@@ -63,11 +69,40 @@ static void write_ternary(const MoecTernary *from, int column, unsigned char *bl
     }
 }
 
+static void write_mxfp4(const void *parts, long at, int column, unsigned char *block) {
+    const MoecMxfp4 *from = (const MoecMxfp4 *)parts + at;
+    block[0] = from->scale[column];
+    write_four_bits(from->codes, column, block + 1);
+}
+
+static void write_nvfp4(const void *parts, long at, int column, unsigned char *block) {
+    const MoecNvfp4 *from = (const MoecNvfp4 *)parts + at;
+    block[0] = from->scale[column];
+    for (int half = 0; half < 2; half++) block[1 + half] = from->factor[half][column];
+    write_four_bits(from->codes, column, block + 3);
+}
+
+static void write_fp8(const void *parts, long at, int column, unsigned char *block) {
+    const MoecFp8 *from = (const MoecFp8 *)parts + at;
+    block[0] = from->scale[column];
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) block[1 + i] = from->codes[i][column];
+}
+
+typedef void (*BlockWriter)(const void *parts, long at, int column, unsigned char *block);
+
+static BlockWriter block_writer(MoecType type) {
+    return type == MOEC_TERNARY ? write_ternary
+           : type == MOEC_INT4  ? write_int4
+           : type == MOEC_MXFP4 ? write_mxfp4
+           : type == MOEC_NVFP4 ? write_nvfp4
+                                : write_fp8;
+}
+
 /* The blocks of a tensor from the packed weights of the model: a new array. */
-static void *panel_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
+static void *panel_blocks(const Model *model, const PublicTensor *one, const BlockType *type,
+                          BlockOrder *order) {
     const MoecWeightCopy *packing = weight_copy(model, one);
-    const bool ternary = packing->type == MOEC_TERNARY;
-    const BlockType *type = quantized_type(ternary ? "ternary" : "int4");
+    const BlockWriter writer = block_writer(packing->type);
     const long matrix = packing->n * packing->k, parts = packing->k / type->elements,
                panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
                first = (long)element_in_parameter(one) / matrix;
@@ -78,49 +113,58 @@ static void *panel_blocks(const Model *model, const PublicTensor *one, BlockOrde
                   *to = blocks;
     for (long batch = first; batch < first + order->batch; batch++)
         for (long column = 0; column < packing->n; column++)
-            for (long part = 0; part < parts; part++, to += type->bytes) {
-                const long at = (batch * panels + column / MOEC_PANEL) * parts + part;
-                const int lane = (int)(column % MOEC_PANEL);
-                if (ternary)
-                    write_ternary((const MoecTernary *)from + at, lane, to);
-                else
-                    write_int4((const MoecInt4 *)from + at, lane, to);
-            }
+            for (long part = 0; part < parts; part++, to += type->bytes)
+                writer(from, (batch * panels + column / MOEC_PANEL) * parts + part,
+                       (int)(column % MOEC_PANEL), to);
     return blocks;
 }
 
-static void *int8_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
-    const MoecGroup *from = int8_groups(model, one);
+static void *int8_blocks(const Model *model, const PublicTensor *one, const BlockType *type,
+                         BlockOrder *order) {
+    (void)type;
     *order = (BlockOrder){0};
     const size_t bytes = one->count / MOEC_GROUP * sizeof(MoecGroup);
-    return memcpy(memory_new(bytes), from, bytes);
+    return memcpy(memory_new(bytes), int8_groups(model, one), bytes);
 }
 
-/* Weights that int8 rounds to themselves: the scale of the rounded weights can differ from the
- * first one in its last bit. */
-static bool settle_int8(const Quantization *work) {
+/* The blocks of a quantized parameter, a new array; NULL: it is another type, or `name` is NULL. */
+static void *blocks_of(const Model *model, const PublicTensor *one, const char *name,
+                       BlockOrder *order) {
+    const BlockType *type = name ? quantized_type(name) : NULL;
+    if (!type) return NULL;
+    return (strcmp(name, "int8") ? panel_blocks : int8_blocks)(model, one, type, order);
+}
+
+/* The weights become the values of their blocks; true if one changed. */
+static bool read_blocks_back(const Quantization *work, const PublicTensor *one) {
+    BlockOrder order;
+    const char *name = moec_weight_type(work->program, one->tensor->name);
+    AUTO_FREE unsigned char *blocks = blocks_of(work->model, one, name, &order);
+    float *weights = work->model->weights + one->offset / sizeof(float);
+    bool changed = false;
+    for (size_t i = 0; blocks && i < one->count; i++) {
+        const float value =
+            block_value(quantized_type(name), blocks, quantized_position(&order, i));
+        changed |= value != weights[i];
+        weights[i] = value;
+    }
+    return changed;
+}
+
+/* Weights that rounding leaves as they are: the scale of rounded weights can differ from the first
+ * one, with int8 in its last bit. */
+static bool settle_weights(const Quantization *work) {
     enum { PASSES = 8 };
     const Model *model = work->model;
     bool changed = true;
     for (int pass = 0; pass < PASSES && changed; pass++) {
         changed = false;
-        for (int i = 0; i < model->parameter_count; i++) {
-            const PublicTensor *one = &model->parameters[i];
-            const char *type = moec_weight_type(work->program, one->tensor->name);
-            if (!type || strcmp(type, "int8") != 0) continue;
-            float *weights = model->weights + one->offset / sizeof(float);
-            const MoecGroup *groups = int8_groups(model, one);
-            for (size_t j = 0; j < one->count; j++) {
-                const MoecGroup *group = &groups[j / MOEC_GROUP];
-                const float value = group->scale * (float)group->steps[j % MOEC_GROUP];
-                changed |= value != weights[j];
-                weights[j] = value;
-            }
-        }
+        for (int i = 0; i < model->parameter_count; i++)
+            changed |= read_blocks_back(work, &model->parameters[i]);
         if (changed && !model_put_weights(model)) return false;
     }
-    return !changed || error_message("please report this with the run",
-                                     "rounding to int8 changes rounded weights");
+    return !changed ||
+           error_message("please report this with the run", "rounding changes rounded weights");
 }
 
 static bool open_floats(Quantization *work) {
@@ -183,7 +227,7 @@ static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *n
         if (!strcmp(type, "bf16")) {
             made[i] = bf16_entry(model, one, &entries[i]);
         } else {
-            made[i] = (strcmp(type, "int8") ? panel_blocks : int8_blocks)(model, one, &order);
+            made[i] = blocks_of(model, one, type, &order);
             quantized_entry(&entries[i], type, &order, made[i], notes);
         }
         work->matrices++;
@@ -232,8 +276,9 @@ static void report_quantization(const Quantization *work, const char *path) {
 int command_quantize(const Command *command, int argc, char **argv) {
     Quantization work = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--type", "ternary|int4|int8", &work.type, "type of the weights"},
-        {OPTION_TEXT, "--head-type", "f32|bf16|int8|int4|ternary", &work.head,
+        {OPTION_TEXT, "--type", "int8|fp8|mxfp8|int4|mxfp4|nvfp4|ternary", &work.type,
+         "type of the weights"},
+        {OPTION_TEXT, "--head-type", "f32|bf16|int8|fp8|mxfp8|int4|mxfp4|nvfp4|ternary", &work.head,
          "type of the output matrix (default: --type)"},
         {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
         {OPTION_TEXT, "--data", "DATA", &work.data,
@@ -250,7 +295,7 @@ int command_quantize(const Command *command, int argc, char **argv) {
     const bool good =
         (!checkpoint_within(work.out) ||
          error_message("choose another --out", "%s already contains a run", work.out)) &&
-        open_floats(&work) && settle_int8(&work) && (!work.data || calibrate_matrices(&work)) &&
+        open_floats(&work) && settle_weights(&work) && (!work.data || calibrate_matrices(&work)) &&
         write_quantized(&work, path);
     if (good) report_quantization(&work, path);
     model_close(work.model);

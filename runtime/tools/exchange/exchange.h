@@ -116,11 +116,11 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary);
  * other files. Each file may be NULL. */
 void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
                    const char *tokenizer_config, const char *jinja);
-/* Writes the file. Without gguf->blocks, matrices that are int4 in the run become Q4_0, with the
- * same values. With them, matrices are quantized, except for routers; the embedding and
- * the output matrix become Q8_0, matrices whose rows are not a multiple of the block Q5_0. pairs:
- * options of the model; config: the original config.json, which may allow a
- * longer context, or NULL. False after a message. */
+/* Writes the file. Without gguf->blocks, matrices that are int4 or mxfp4 in the run become Q4_0 or
+ * MXFP4, with the same values. With them, matrices are quantized, except for routers; the embedding
+ * and the output matrix become Q8_0, matrices whose rows are not a multiple of the block Q5_0.
+ * pairs: options of the model; config: the original config.json, which may allow a longer context,
+ * or NULL. False after a message. */
 bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const MoecPair *pairs,
                 int count, const char *config);
 

@@ -126,30 +126,28 @@ char *gguf_types(const Conversion *conversion) {
     return text;
 }
 
-/* True if the weights are int4 in the run, and each row of the file consists of groups of them. */
-static bool is_int4(const Conversion *conversion, int index) {
+/* The blocks of a matrix that is int4 or mxfp4 in the run, and whose rows in the file consist of
+ * such groups; else NULL. */
+static const BlockType *blocks_of_run(const Conversion *conversion, int index) {
     const ConvertedTensor *target = &conversion->targets[index];
     const TensorEntry *entry = &target->entry;
     const size_t elements = entry_elements(entry);
-    bool exact = entry->rank >= 2 && entry->shape[entry->rank - 1] % 32 == 0;
-    for (int i = 0; exact && i < target->count; i++) {
-        const BlockType *blocks = target->origins[i].source->blocks;
-        exact = blocks && blocks == block_type_named("q4_0");
-    }
-    if (!exact) return false;
+    const BlockType *type = target->count ? target->origins[0].source->blocks : NULL;
+    bool exact = type && type->quantize && entry->rank >= 2 &&
+                 entry->shape[entry->rank - 1] % type->elements == 0;
+    for (int i = 0; exact && i < target->count; i++)
+        exact = target->origins[i].source->blocks == type;
+    if (!exact) return NULL;
     AUTO_FREE float *values = memory_new(elements * sizeof *values);
     conversion_fill(conversion, index, values);
-    return blocks_are_q4_0(values, elements);
+    return blocks_hold(type, values, elements) ? type : NULL;
 }
 
 /* wanted: NULL for the types of the run. */
 static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
     for (int i = 0; i < conversion->count; i++) {
         TensorEntry *entry = &conversion->targets[i].entry;
-        if (wanted)
-            entry->blocks = matrix_blocks(entry, wanted);
-        else if (is_int4(conversion, i))
-            entry->blocks = block_type_named("q4_0");
+        entry->blocks = wanted ? matrix_blocks(entry, wanted) : blocks_of_run(conversion, i);
         if (!entry->blocks) continue;
         entry->number = NUMBER_F32;
         entry->bytes = entry_elements(entry) * sizeof(float);

@@ -96,7 +96,7 @@ static bool spec_of_run(Export *export) {
     export->compiler = checkpoint_spec(export->file, sets->items, sets->count);
     const char *type = safetensors_quantized(export->file);
     const bool gguf = strncmp(export->layout, "gguf", 4) == 0;
-    if (type && !(gguf && (export->type || !strcmp(type, "int4"))))
+    if (type && !(gguf && (export->type || !strcmp(type, "int4") || !strcmp(type, "mxfp4"))))
         note_message("the %s weights of %s are written as float32, with the same values%s", type,
                      export->run, gguf ? "; --type q8_0 rounds them again" : "");
     return export->compiler != NULL;
@@ -217,7 +217,7 @@ static int check_type(const Command *command, Export *export) {
     export->blocks = block_type_named(export->type);
     if (export->blocks) return 0;
     return arguments_wrong(
-        command, "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
+        command, "use q8_0, q5_0, q4_0, q4_k or mxfp4; omit --type to keep the type of the weights",
         "--type cannot be '%s'", export->type);
 }
 
@@ -231,7 +231,7 @@ int command_export(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
          "custom layouts (default: those of the standard library)"},
         {OPTION_TEXT, "--type", "TYPE", &export.type,
-         "quantization of the matrices in GGUF: q8_0, q5_0, q4_0, q4_k (default: none)"},
+         "quantization of the matrices in GGUF: q8_0, q5_0, q4_0, q4_k, mxfp4 (default: none)"},
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         SET_OPTION(&export.sets),
         {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},

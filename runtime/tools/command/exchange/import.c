@@ -219,19 +219,21 @@ static bool write_used(const Import *import, const char *folder) {
     return good;
 }
 
-/* Quantized tensors become float32. The weights of Q4_0 are those of int4. */
+/* Quantized tensors become float32. The weights of Q4_0 are those of int4, of MXFP4 of mxfp4. */
 static void note_widened(const Shards *shards) {
-    int count = 0, packed = 0;
+    int count = 0;
+    const char *packed = NULL, *type = "int8";
     for (int i = 0; i < shards->count; i++) {
         const BlockType *blocks = shards->entries[i]->blocks;
         count += blocks != NULL;
-        packed += blocks && !strcmp(blocks->name, "Q4_0");
+        if (!blocks || packed) continue;
+        if (!strcmp(blocks->name, "Q4_0")) packed = blocks->name, type = "int4";
+        if (!strcmp(blocks->name, "MXFP4")) packed = blocks->name, type = "mxfp4";
     }
     if (count)
         note_message("%d quantized tensors are stored as float32; add --set "
-                     "inference.weight_dtype=%s to moec generate for less memory%s",
-                     count, packed ? "int4" : "int8",
-                     packed ? ", with the same values of Q4_0" : "");
+                     "inference.weight_dtype=%s to moec generate for less memory%s%s",
+                     count, type, packed ? ", with the same values of " : "", packed ? packed : "");
 }
 
 static void report_import(const Import *import, const char *spec) {

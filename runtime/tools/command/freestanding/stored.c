@@ -80,10 +80,6 @@ static void output_scale(Output *output, float scale) {
 
 static void output_group(Output *output, const MoecGroup *group) {
     char text[32];
-    if (!output->text) {
-        output_bytes(output, group, sizeof *group);
-        return;
-    }
     output_text(output, "{");
     output_scale(output, group->scale);
     output_text(output, ", {");
@@ -94,42 +90,59 @@ static void output_group(Output *output, const MoecGroup *group) {
     output_text(output, "}},\n");
 }
 
-/* The words of a part of a panel, after its scales. */
-static void output_words(Output *output, const uint32_t (*steps)[MOEC_PANEL], int words) {
+/* Rows of MOEC_PANEL numbers of so many bytes, as initializers of arrays. */
+static void output_rows(Output *output, const void *numbers, size_t bytes, int rows) {
+    const unsigned char *from = numbers;
     char text[32];
-    output_text(output, "}, {");
-    for (int w = 0; w < words; w++)
-        for (int i = 0; i < MOEC_PANEL; i++) {
-            snprintf(text, sizeof text, "%s0x%08xu", i ? "," : w ? "},\n{" : "{", steps[w][i]);
-            output_text(output, text);
-        }
-    output_text(output, "}}},\n");
-}
-
-static void output_int4(Output *output, const MoecInt4 *part) {
-    char text[32];
-    if (!output->text) {
-        output_bytes(output, part, sizeof *part);
-        return;
-    }
-    output_text(output, "{{");
-    for (int i = 0; i < MOEC_PANEL; i++) {
-        snprintf(text, sizeof text, "%s0x%04xu", i ? "," : "", part->scale[i]);
+    for (int i = 0; i < rows * MOEC_PANEL; i++, from += bytes) {
+        uint32_t number = 0;
+        for (size_t j = 0; j < bytes; j++) number |= (uint32_t)from[j] << 8 * j;
+        snprintf(text, sizeof text, "%s0x%0*xu",
+                 i % MOEC_PANEL ? ","
+                 : i            ? "},\n{"
+                                : "{",
+                 (int)bytes * 2, number);
         output_text(output, text);
     }
-    output_words(output, part->steps, MOEC_PANEL_DEPTH / 8);
+    output_text(output, "}");
 }
 
-static void output_ternary(Output *output, const MoecTernary *part) {
-    if (!output->text) {
-        output_bytes(output, part, sizeof *part);
-        return;
+/* Part number `at` of a panel, as the initializer of its structure. */
+static void output_part(Output *output, const void *parts, size_t at, MoecType type) {
+    const void *codes;
+    output_text(output, "{");
+    if (type == MOEC_TERNARY) {
+        const MoecTernary *part = (const MoecTernary *)parts + at;
+        for (int i = 0; i < MOEC_PANEL; i++) {
+            output_text(output, i ? "," : "{");
+            output_scale(output, part->scale[i]);
+        }
+        output_text(output, "}");
+        codes = part->steps;
+    } else if (type == MOEC_INT4) {
+        const MoecInt4 *part = (const MoecInt4 *)parts + at;
+        output_rows(output, part->scale, sizeof *part->scale, 1);
+        codes = part->steps;
+    } else if (type == MOEC_MXFP4) {
+        const MoecMxfp4 *part = (const MoecMxfp4 *)parts + at;
+        output_rows(output, part->scale, 1, 1);
+        codes = part->codes;
+    } else if (type == MOEC_NVFP4) {
+        const MoecNvfp4 *part = (const MoecNvfp4 *)parts + at;
+        output_rows(output, part->scale, 1, 1);
+        output_text(output, ", {");
+        output_rows(output, part->factor, 1, 2);
+        output_text(output, "}");
+        codes = part->codes;
+    } else {
+        const MoecFp8 *part = (const MoecFp8 *)parts + at;
+        output_rows(output, part->scale, 1, 1);
+        codes = part->codes;
     }
-    for (int i = 0; i < MOEC_PANEL; i++) {
-        output_text(output, i ? "," : "{{");
-        output_scale(output, part->scale[i]);
-    }
-    output_words(output, part->steps, MOEC_TERNARY_DEPTH / 16);
+    const bool bytes = type == MOEC_FP8 || type == MOEC_MXFP8;
+    output_text(output, ", {");
+    output_rows(output, codes, bytes ? 1 : 4, bytes ? MOEC_PANEL_DEPTH : MOEC_PANEL_DEPTH / 8);
+    output_text(output, "}},\n");
 }
 
 /* ---- tensors ---- */
@@ -139,18 +152,17 @@ static void put_floats(Output *output, const float *from, const MoecStored *stor
     for (size_t i = stored->elements; i % 16; i++) output_float(output, 0);
 }
 
-/* Elements of a copy. */
-static void put_copy(Output *output, const void *copy, const MoecStored *stored) {
-    const uint16_t *halves = copy;
+/* Elements of a copy, of `bytes` bytes. */
+static void put_copy(Output *output, const void *copy, const MoecStored *stored, size_t bytes) {
     for (size_t i = 0; i < stored->elements; i++)
-        if (stored->type == MOEC_INT4)
-            output_int4(output, (const MoecInt4 *)copy + i);
-        else if (stored->type == MOEC_TERNARY)
-            output_ternary(output, (const MoecTernary *)copy + i);
+        if (stored->type == MOEC_BF16)
+            output_half(output, ((const uint16_t *)copy)[i]);
+        else if (!output->text)
+            output_bytes(output, (const char *)copy + i * bytes, bytes);
         else if (stored->type == MOEC_INT8)
             output_group(output, (const MoecGroup *)copy + i);
         else
-            output_half(output, halves[i]);
+            output_part(output, copy, i, stored->type);
     for (size_t i = stored->elements; stored->type == MOEC_BF16 && i % 16; i++)
         output_half(output, 0);
 }
@@ -177,9 +189,9 @@ static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored 
     return true;
 }
 
-/* All tensors of a type. rounded: the weights of the others than MOEC_F32. */
-static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded,
-                    int type) {
+/* All tensors of a type. rounded: the weights of the others than MOEC_F32; bytes: of an element. */
+static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded, int type,
+                    size_t bytes) {
     const MoecFreestanding *program = folder->program;
     for (int i = 0; i < program->stored_count; i++) {
         const MoecStored *stored = &program->stored[i];
@@ -188,7 +200,7 @@ static void put_all(Output *output, const FreestandingFolder *folder, const void
         if (type == MOEC_F32)
             put_floats(output, stored_numbers(folder->model, stored), stored);
         else
-            put_copy(output, stored_copy(folder->model->table, rounded, stored), stored);
+            put_copy(output, stored_copy(folder->model->table, rounded, stored), stored, bytes);
     }
 }
 
@@ -200,7 +212,7 @@ static void put_all_rounded(Output *output, const FreestandingFolder *folder, co
         if (!program->copies[i].elements) continue;
         if (before && output->text) output_text(output, "\n}, {\n");
         before = true;
-        put_all(output, folder, rounded, program->copies[i].type);
+        put_all(output, folder, rounded, program->copies[i].type, program->copies[i].bytes);
     }
 }
 
@@ -240,7 +252,7 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
     Output output;
     if (folder->apart) {
         if (!open_output(&output, folder->out, "weights.bin", false)) return false;
-        put_all(&output, folder, NULL, MOEC_F32);
+        put_all(&output, folder, NULL, MOEC_F32, sizeof(float));
         const size_t floats = output.bytes;
         put_all_rounded(&output, folder, rounded);
         return aside_close(&output.aside) && write_assembly(folder, floats, output.bytes);
@@ -251,7 +263,7 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
         if (i)
             put_all_rounded(&output, folder, rounded);
         else
-            put_all(&output, folder, NULL, MOEC_F32);
+            put_all(&output, folder, NULL, MOEC_F32, sizeof(float));
         if (!aside_close(&output.aside)) return false;
     }
     return true;
