@@ -179,6 +179,19 @@ void note_dense_choices(const Routing *routing) {
     }
 }
 
+/* A value over the entries whose equation runs over rows of another mask, or NULL: a statement
+ * visits one number of rows that data determines. */
+static const Tensor *value_on_other_rows(const Routing *routing) {
+    for (int i = 0; i < routing->packing_count && routing->counted; i++) {
+        const Packing *packing = &routing->packing[i];
+        const Tensor *tensor = routing->program->tensors.items[i];
+        for (int j = 0; j < tensor->rank; j++)
+            if (packing->demanded && !packing->candidate && tensor->axes[j]->kind == AXIS_ROWS)
+                return tensor;
+    }
+    return NULL;
+}
+
 const char *why_dense(const Routing *routing) {
     Arena *arena = routing->program->arena;
     const Tensor *value = NULL;
@@ -191,6 +204,12 @@ const char *why_dense(const Routing *routing) {
                             "mask only",
                             value->stem, span.source->path, span_line(span), span_column(span));
     }
+    value = value_on_other_rows(routing);
+    if (value)
+        return arena_format(arena,
+                            "'%s' is computed for the rows of another mask already; declare an "
+                            "axis of the selected entries instead",
+                            value->stem);
     if (selects_most(routing))
         return arena_format(arena,
                             "%.3g %% of the entries are expected, and rows of more than %g %% are "
