@@ -130,8 +130,7 @@ MOEC_INLINE void moec_part_bytes(const void *panel, long p, const int w, long co
     const MoecWords words = *(const MoecWords *)moec_panel_words(panel, p, w, column, type);
     const int ternary = moec_is_ternary(type), first = ternary ? w % 2 * 4 : 0;
     const uint32_t mask = ternary ? 0x03030303u : 0x0F0F0F0Fu;
-    const MoecWords even = words >> first & mask,
-                    odd = words >> (ternary ? first + 2 : 4) & mask;
+    const MoecWords even = words >> first & mask, odd = words >> (ternary ? first + 2 : 4) & mask;
     const __m128i twice = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
     made[0] = moec_is_e2m1(type) ? moec_from_table(twice, even) : (MoecBytes)even;
     made[1] = moec_is_e2m1(type) ? moec_from_table(twice, odd) : (MoecBytes)odd;
@@ -221,8 +220,8 @@ MOEC_INLINE void moec_add_bytes_of(const void *panel, const void *const *a, long
 #pragma GCC unroll 3
                 for (int d = 0; d < MOEC_DIGITS; d++)
                     whole += (MoecWords)moec_sums(digit[v][d]) << 8 * d;
-                sum[r][v] += moec_part_sum(
-                    whole, x, moec_panel_scales(panel, p, h, v * MOEC_LANES, type));
+                sum[r][v] +=
+                    moec_part_sum(whole, x, moec_panel_scales(panel, p, h, v * MOEC_LANES, type));
             }
         }
     }
@@ -294,8 +293,7 @@ MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const void *cons
                 moec_ask_ahead((const char *)from[q] + p * bytes + at);
             if (moec_by_bytes(type)) moec_add_bytes_of(from[q], a + i, p, rows, type, sum[q]);
         }
-        if (!moec_by_bytes(type))
-            moec_add_floats_of(from, a + i, p, rows, panels, type, sum);
+        if (!moec_by_bytes(type)) moec_add_floats_of(from, a + i, p, rows, panels, type, sum);
     }
     for (long q = 0; q < panels; q++)
         for (long r = 0; r < rows; r++) {

@@ -271,7 +271,7 @@ MOEC_INLINE MoecVector moec_load_e2m1(const uint32_t *words, const int i) {
     return __builtin_shuffle(twice, (Signed)code);
 #else
     const MoecWords twice = (MoecWords){0} + 0xC8643210u, size = twice >> (code & 7u) * 4 & 15u;
-    return (MoecVector)((MoecWords)__builtin_convertvector((Signed)size, MoecVector) |
+    return (MoecVector)((MoecWords) __builtin_convertvector((Signed)size, MoecVector) |
                         (code << 28 & 0x80000000u));
 #endif
 }

@@ -170,7 +170,9 @@ MOEC_FUNCTION void moec_round_nvfp4(const float *x, float most, MoecNvfp4 *to, l
 MOEC_FUNCTION void moec_round_part(MoecType type, const float *x, float most, void *to, long part,
                                    long j) {
     switch (type) {
-    case MOEC_TERNARY: moec_round_ternary(x, (MoecTernary *)to + part, j); break;
+    case MOEC_TERNARY:
+        moec_round_ternary(x, (MoecTernary *)to + part, j);
+        break;
     case MOEC_FP8:
         moec_round_e4m3(x, moec_scale_above(most, 0x1p-8f), (MoecFp8 *)to + part, j);
         break;
@@ -178,9 +180,15 @@ MOEC_FUNCTION void moec_round_part(MoecType type, const float *x, float most, vo
         moec_round_e4m3(x, moec_scale_of(moec_largest(x, MOEC_PANEL_DEPTH, 1), 0x1p-8f),
                         (MoecFp8 *)to + part, j);
         break;
-    case MOEC_MXFP4: moec_round_mxfp4(x, (MoecMxfp4 *)to + part, j); break;
-    case MOEC_NVFP4: moec_round_nvfp4(x, most, (MoecNvfp4 *)to + part, j); break;
-    default: moec_round_int4(x, (MoecInt4 *)to + part, j); break;
+    case MOEC_MXFP4:
+        moec_round_mxfp4(x, (MoecMxfp4 *)to + part, j);
+        break;
+    case MOEC_NVFP4:
+        moec_round_nvfp4(x, most, (MoecNvfp4 *)to + part, j);
+        break;
+    default:
+        moec_round_int4(x, (MoecInt4 *)to + part, j);
+        break;
     }
 }
 
