@@ -349,8 +349,7 @@ MOEC_FUNCTION int moec_block_few_panels(const MoecBlockProduct *block, void *scr
         groups * sizeof(MoecDigits) > bytes)
         return 0;
 #define MOEC_FEW(TYPE)                                                                             \
-    if (moec_is_panels(MOEC_##TYPE) && block->b.type == MOEC_##TYPE)                               \
-        moec_few_##TYPE(block, scratch);
+    if (block->b.type == MOEC_##TYPE) moec_few_##TYPE(block, scratch);
     MOEC_PANEL_TYPES(MOEC_FEW)
 #undef MOEC_FEW
     return 1;

@@ -132,8 +132,17 @@ MOEC_INLINE int moec_is_e4m3(MoecType type) {
 MOEC_INLINE int moec_is_panels(MoecType type) {
     return moec_is_int4(type) || moec_is_ternary(type) || moec_is_e2m1(type) || moec_is_e4m3(type);
 }
-/* Calls X with each type of panels, for code that is compiled per type. */
-#define MOEC_PANEL_TYPES(X) X(INT4) X(TERNARY) X(FP8) X(MXFP8) X(MXFP4) X(NVFP4)
+/* Calls X with each type of panels that the program has, for code that is compiled per type. */
+#define MOEC_IF_0(code)
+#define MOEC_IF_1(code) code
+#define MOEC_IF_VALUE(value) MOEC_IF_##value
+#define MOEC_IF(name) MOEC_IF_VALUE(name)
+#define MOEC_EACH(TYPE, X) MOEC_IF(MOEC_##TYPE##_OPERANDS)(X(TYPE))
+#define MOEC_PANEL_TYPES(X)                                                                        \
+    MOEC_EACH(INT4, X)                                                                             \
+    MOEC_EACH(TERNARY, X)                                                                          \
+    MOEC_EACH(FP8, X) MOEC_EACH(MXFP8, X) MOEC_EACH(MXFP4, X) MOEC_EACH(NVFP4, X)
+
 /* Quantized: such a product does not round its other operand. */
 MOEC_INLINE int moec_is_quantized(MoecType type) {
     return moec_is_groups(type) || moec_is_panels(type);

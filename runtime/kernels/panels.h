@@ -120,7 +120,7 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes,
                                    long width, float *out) {
     const int neighbours = x->lane == 1 && x->lanes == NULL;
 #define MOEC_UNPACK(TYPE)                                                                          \
-    if (moec_is_panels(MOEC_##TYPE) && x->type == MOEC_##TYPE) {                                   \
+    if (x->type == MOEC_##TYPE) {                                                                  \
         moec_unpack_panels(x, first, lanes, depth, width, MOEC_##TYPE, out);                       \
         return;                                                                                    \
     }
