@@ -117,10 +117,14 @@ static long moec_scale_terms(MoecType type) {
     case MOEC_INT4:
     case MOEC_FP8:
     case MOEC_MXFP8:
-    case MOEC_MXFP4: return MOEC_PANEL_DEPTH;
-    case MOEC_NVFP4: return MOEC_PANEL_DEPTH / 2;
-    case MOEC_TERNARY: return MOEC_TERNARY_DEPTH;
-    default: return 0;
+    case MOEC_MXFP4:
+        return MOEC_PANEL_DEPTH;
+    case MOEC_NVFP4:
+        return MOEC_PANEL_DEPTH / 2;
+    case MOEC_TERNARY:
+        return MOEC_TERNARY_DEPTH;
+    default:
+        return 0;
     }
 }
 
