@@ -348,6 +348,7 @@ MOEC_FUNCTION int moec_block_few_panels(const MoecBlockProduct *block, void *scr
     if (!moec_is_f32(a->type) || a->depth != 1 || a->depths != NULL ||
         groups * sizeof(MoecDigits) > bytes)
         return 0;
+    (void)scratch; /* a program without panels */
 #define MOEC_FEW(TYPE)                                                                             \
     if (block->b.type == MOEC_##TYPE) moec_few_##TYPE(block, scratch);
     MOEC_PANEL_TYPES(MOEC_FEW)
