@@ -135,10 +135,12 @@ static void *blocks_of(const Model *model, const PublicTensor *one, const char *
     return (strcmp(name, "int8") ? panel_blocks : int8_blocks)(model, one, type, order);
 }
 
-/* The weights become the values of their blocks; true if one changed. */
+/* The weights become the values of their blocks; true if one changed. Those of int4 stay: rounding
+ * leaves its values as they are, and calibration needs the exact weights. */
 static bool read_blocks_back(const Quantization *work, const PublicTensor *one) {
     BlockOrder order;
     const char *name = moec_weight_type(work->program, one->tensor->name);
+    if (name && !strcmp(name, "int4")) return false;
     AUTO_FREE unsigned char *blocks = blocks_of(work->model, one, name, &order);
     float *weights = work->model->weights + one->offset / sizeof(float);
     bool changed = false;
