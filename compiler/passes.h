@@ -280,7 +280,8 @@ void operand_formats(Program *program);
 void byte_operands(Program *program);
 /* The formats with this name of train.precision; NULL: none. */
 const OperandFormats *operand_formats_find(const char *name);
-/* True if the rounded weights are numbers of the weight type with this name. */
+/* True if the rounded weights are numbers of the weight type with this name: fp8 is also that of
+ * fp8_tensor. */
 bool operand_formats_are(const OperandFormats *one, const char *weights);
 /* True for operands in 4 bits or fewer. */
 bool operand_formats_are_coarse(const OperandFormats *one);

@@ -56,8 +56,7 @@ static float q8_0_value(const unsigned char *block, int i) {
     return half_at(block) * (float)(int8_t)block[2 + i];
 }
 
-/* A power of two and numbers of E2M1. */
-static float mxfp4_number(int code, int exponent) {
+float mxfp4_number(int code, int exponent) {
     static const float numbers[] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
                                     0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     return ldexpf(numbers[code], exponent - 127);
@@ -338,7 +337,7 @@ static const BlockType types[] = {
     {13, "Q5_K", 256, 176, q5_k_value, NULL, 0},
     {14, "Q6_K", 256, 210, q6_k_value, NULL, 0},
     {20, "IQ4_NL", 32, 18, iq4_nl_value, NULL, 0},
-    {BLOCKS_MXFP4, "MXFP4", 32, 17, mxfp4_value, mxfp4_quantize, 38},
+    {39, "MXFP4", 32, 17, mxfp4_value, mxfp4_quantize, 38},
     {23, "IQ4_XS", 256, 136, iq4_xs_value, NULL, 0},
 };
 

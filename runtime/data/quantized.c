@@ -51,11 +51,9 @@ static float fp8_value(const unsigned char *block, int i) {
     return ldexpf(e4m3_value(block[1 + i]), block[0] - 127);
 }
 
-/* Without the factors: MXFP4. */
 static float nvfp4_value(const unsigned char *block, int i) {
-    unsigned char plain[17] = {block[0]};
-    memcpy(plain + 1, block + 3, 16);
-    return block_type(BLOCKS_MXFP4)->value(plain, i) * e4m3_value(block[1 + i / 16]);
+    const int code = block[3 + i % 16] >> i / 16 * 4 & 15;
+    return mxfp4_number(code, block[0]) * e4m3_value(block[1 + i / 16]);
 }
 
 static const char note_start[] = "quantized:";

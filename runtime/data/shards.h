@@ -22,7 +22,6 @@ typedef struct BlockType {
     uint32_t file_type; /* the key general.file_type of a file with mostly this type */
 } BlockType;
 
-enum { BLOCKS_MXFP4 = 39 };
 /* NULL: the type is not a supported quantized type. */
 const BlockType *block_type(uint32_t type);
 /* A type that can be written, by its name in lower case, such as "q4_k"; NULL: there is none. */
@@ -38,6 +37,8 @@ void blocks_quantize(const BlockType *type, const float *values, size_t count, u
  * be written. */
 bool blocks_hold(const BlockType *type, const float *values, size_t count);
 
+/* A number of E2M1 times 2^(exponent - 127). */
+float mxfp4_number(int code, int exponent);
 /* IEEE 754 half precision to float. */
 float half_value(uint16_t half);
 

@@ -19,19 +19,14 @@ typedef struct MoecDigits {
     float scale;
 } MoecDigits;
 
-/* Bytes by bytes with sums of four adjacent products: numbers of b, from 0 on, by digits of a. */
-/* Without sums of 32 bits, eight sums of two products of int4 are at most 8 * 2 * 15 * 128 < 2^15,
+/* Bytes by bytes with sums of four adjacent products: numbers of b, from 0 on, by digits of a.
+ * Without sums of 32 bits, eight sums of two products of int4 are at most 8 * 2 * 15 * 128 < 2^15,
  * and four of E2M1 at most 4 * 2 * 24 * 128. */
 #ifdef __AVX512BW__
 #define MOEC_BYTES_HERE
 typedef __m512i MoecBytes;
 MOEC_INLINE MoecBytes moec_from_table(__m128i table, MoecWords bytes) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), (MoecBytes)bytes);
-}
-MOEC_INLINE MoecBytes moec_every(const void *four) {
-    int32_t word;
-    memcpy(&word, four, sizeof word);
-    return _mm512_set1_epi32(word);
 }
 #ifdef __AVX512VNNI__
 MOEC_INLINE MoecBytes moec_add_bytes(MoecBytes sum, MoecBytes b, MoecBytes a) {
@@ -52,11 +47,6 @@ typedef __m256i MoecBytes;
 MOEC_INLINE MoecBytes moec_from_table(__m128i table, MoecWords bytes) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), (MoecBytes)bytes);
 }
-MOEC_INLINE MoecBytes moec_every(const void *four) {
-    int32_t word;
-    memcpy(&word, four, sizeof word);
-    return _mm256_set1_epi32(word);
-}
 MOEC_INLINE MoecBytes moec_add_bytes(MoecBytes sum, MoecBytes b, MoecBytes a) {
     return _mm256_add_epi16(sum, _mm256_maddubs_epi16(b, a));
 }
@@ -66,6 +56,12 @@ MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
 #endif
 
 #ifdef MOEC_BYTES_HERE
+
+MOEC_INLINE MoecBytes moec_every(const void *four) {
+    uint32_t word;
+    memcpy(&word, four, sizeof word);
+    return (MoecBytes)((MoecWords){0} + word);
+}
 
 /* Bytes of even and of odd terms, from bytes of all in their order. */
 MOEC_INLINE void moec_split_pairs(const uint8_t *bytes, void *even, void *odd) {
@@ -244,34 +240,27 @@ MOEC_INLINE int moec_by_bytes(const MoecType type) {
 
 #endif
 
-/* The same with floats, of several panels side by side: the sum of each half is multiplied by its
- * scale. */
-MOEC_INLINE void moec_add_floats_of(const void *const *panels, const void *const *a, long p,
-                                    const long rows, const long count, const MoecType type,
-                                    MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS]) {
+/* The same with floats: the sum of each half is multiplied by its scale. */
+MOEC_INLINE void moec_add_floats_of(const void *panel, const void *const *a, long p,
+                                    const long rows, const MoecType type,
+                                    MoecVector sum[4][MOEC_PANEL_VECTORS]) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
-        MoecVector made[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};
+        MoecVector made[4][MOEC_PANEL_VECTORS] = {0};
 #pragma GCC unroll 16
         for (int d = half * 16; d < half * 16 + 16; d++)
 #pragma GCC unroll 4
-            for (long q = 0; q < count; q++)
-#pragma GCC unroll 4
-                for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
-                    const MoecVector b = moec_panel_numbers(panels[q], p, d, v * MOEC_LANES, type);
-#pragma GCC unroll 4
-                    for (long r = 0; r < rows; r++)
-                        made[q][r][v] += ((const float *)a[r])[p * MOEC_PANEL_DEPTH + d] * b;
-                }
-#pragma GCC unroll 4
-        for (long q = 0; q < count; q++)
-#pragma GCC unroll 4
             for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
-                const MoecVector scale =
-                    moec_panel_scales(panels[q], p, half, v * MOEC_LANES, type);
+                const MoecVector b = moec_panel_numbers(panel, p, d, v * MOEC_LANES, type);
 #pragma GCC unroll 4
-                for (long r = 0; r < rows; r++) sum[q][r][v] += scale * made[q][r][v];
+                for (long r = 0; r < rows; r++)
+                    made[r][v] += ((const float *)a[r])[p * MOEC_PANEL_DEPTH + d] * b;
             }
+#pragma GCC unroll 4
+        for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
+#pragma GCC unroll 4
+            for (long r = 0; r < rows; r++)
+                sum[r][v] += moec_panel_scales(panel, p, half, v * MOEC_LANES, type) * made[r][v];
     }
 }
 
@@ -291,9 +280,11 @@ MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const void *cons
         for (long q = 0; q < panels; q++) {
             for (long at = 0; at < bytes; at += 64)
                 moec_ask_ahead((const char *)from[q] + p * bytes + at);
-            if (moec_by_bytes(type)) moec_add_bytes_of(from[q], a + i, p, rows, type, sum[q]);
+            if (moec_by_bytes(type))
+                moec_add_bytes_of(from[q], a + i, p, rows, type, sum[q]);
+            else
+                moec_add_floats_of(from[q], a + i, p, rows, type, sum[q]);
         }
-        if (!moec_by_bytes(type)) moec_add_floats_of(from, a + i, p, rows, panels, type, sum);
     }
     for (long q = 0; q < panels; q++)
         for (long r = 0; r < rows; r++) {
