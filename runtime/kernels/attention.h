@@ -237,13 +237,35 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
     scratch->query_rows.data = scratch->grad_rows.data = scratch->key_rows.data = NULL;
 }
 
+/* The number of queries of a pair before this one. */
+MOEC_INLINE long moec_queries_before(const MoecBlockPair *pair, long query) {
+    if (pair->list == NULL) return moec_within(query - pair->query, pair->queries);
+    long first = 0, end = pair->list[0] < query ? pair->queries : 0; /* mostly all are after it */
+    while (first < end) {
+        const long middle = (first + end) / 2;
+        if (pair->list[middle] < query)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* Query i of a pair, i < j + this, does not see key j of it. */
+MOEC_FUNCTION long moec_pair_diagonal(const MoecBlockPair *pair) {
+    const long key = pair->key - pair->offset;
+    if (pair->list == NULL) return key - pair->query;
+    const long last = pair->keys - 1, before = moec_queries_before(pair, key + last);
+    if (before == 0) return -last;
+    return moec_least(before - last, key + before - 1 - pair->list[before - 1]);
+}
+
 /* The options that all products of a pair of blocks share. */
 MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecBlockPair *pair,
                                                MoecTriangle triangle) {
-    return (MoecPanelProduct){
-        .form = moec_form(attend->rounded),
-        .triangle = attend->mask == MOEC_MASK_NONE || pair->list != NULL ? MOEC_ALL : triangle,
-        .diagonal = pair->key - pair->offset - pair->query};
+    return (MoecPanelProduct){.form = moec_form(attend->rounded),
+                              .triangle = attend->mask == MOEC_MASK_NONE ? MOEC_ALL : triangle,
+                              .diagonal = moec_pair_diagonal(pair)};
 }
 
 MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long lanes, long depth,
@@ -301,20 +323,6 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecBlockPair 
         product.c = to.rows + c;
         moec_panel_multiply(&product);
     }
-}
-
-/* The number of queries of a pair before this one. */
-MOEC_INLINE long moec_queries_before(const MoecBlockPair *pair, long query) {
-    if (pair->list == NULL) return moec_within(query - pair->query, pair->queries);
-    long first = 0, end = pair->queries;
-    while (first < end) {
-        const long middle = (first + end) / 2;
-        if (pair->list[middle] < query)
-            first = middle + 1;
-        else
-            end = middle;
-    }
-    return first;
 }
 
 /* The queries of a pair that see key j of it. */

@@ -58,13 +58,18 @@ MOEC_INLINE long moec_chosen_step(const MoecAttend *attend) {
 /* One bit for each element first .. end-1 of a row, at most 32. */
 MOEC_INLINE uint32_t moec_row_bits(const MoecAttend *attend, const float *row, long first,
                                    long end) {
+    if (!attend->chosen_words) {
+        uint32_t bits = 0;
+#pragma omp simd reduction(| : bits)
+        for (int i = 0; i < (int)(end - first); i++)
+            bits |= row[first + i] != 0.0f ? (uint32_t)1 << i : 0u;
+        return bits;
+    }
     const uint64_t wanted = ((uint64_t)1 << (end - first)) - 1;
     uint64_t all = 0;
-    for (long t = first; t < end && !attend->chosen_words; t++)
-        all |= (uint64_t)(row[t] != 0.0f) << (t - first);
-    for (long w = first / MOEC_WORD; w * MOEC_WORD < end && attend->chosen_words; w++)
+    for (long w = first / MOEC_WORD; w * MOEC_WORD < end; w++)
         all |= (uint64_t)(uint32_t)row[w] << (w - first / MOEC_WORD) * MOEC_WORD;
-    return (uint32_t)((attend->chosen_words ? all >> first % MOEC_WORD : all) & wanted);
+    return (uint32_t)(all >> first % MOEC_WORD & wanted);
 }
 
 /* The same of each query, by tiles of so many elements. Rows are far apart in memory, so each is
@@ -152,10 +157,10 @@ MOEC_FUNCTION void moec_chosen_pair(const MoecSpan *span, const MoecBlockPair *p
         width = moec_least(attend->value_width - c, MOEC_ATTEND_WIDTH);
         const MoecOperand part = moec_from(v, c, 0);
         moec_pair_sums(attend, pair, scratch->score, 1, &part, width, &scratch->key_rows,
-                       (MoecOutput){scratch->output, MOEC_ATTEND_WIDTH, 0});
+                       (MoecOutput){scratch->output, width, 0});
         for (long i = 0; i < pair->queries; i++) {
             float *to = (float *)head->o + pair->list[i] * head->o_step + c;
-            const float *from = scratch->output + i * MOEC_ATTEND_WIDTH, fade = scratch->fade[i];
+            const float *from = scratch->output + i * width, fade = scratch->fade[i];
 #pragma omp simd
             for (long x = 0; x < width; x++) to[x] = to[x] * fade + from[x];
         }
@@ -199,10 +204,10 @@ MOEC_FUNCTION void moec_chosen_grad_pair(const MoecSpan *span, const MoecBlockPa
         width = moec_least(attend->width - c, MOEC_ATTEND_WIDTH);
         const MoecOperand part = moec_from(k, c, 0);
         moec_pair_sums(attend, pair, scratch->slope, 1, &part, width, &scratch->key_rows,
-                       (MoecOutput){scratch->output, MOEC_ATTEND_WIDTH, 0});
+                       (MoecOutput){scratch->output, width, 0});
         for (long i = 0; i < pair->queries; i++) {
             float *to = grad->dq + pair->list[i] * head->q_step + c;
-            const float *from = scratch->output + i * MOEC_ATTEND_WIDTH;
+            const float *from = scratch->output + i * width;
 #pragma omp simd
             for (long x = 0; x < width; x++) to[x] += from[x];
         }

@@ -54,12 +54,17 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
 MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
                                    long ahead, const int *table, long width, float *out) {
     const MoecType type = x->type;
+    const char *row[MOEC_LANES], *next[MOEC_LANES];
     long p = 0;
+    for (long i = 0; i < MOEC_LANES && i < count; i++) {
+        row[i] = moec_lane_at(x, table, first + i);
+        next[i] = moec_lane_at(x, table, first + i + ahead);
+    }
     for (; MOEC_TRANSPOSES && p + MOEC_LANES <= depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
         for (long i = 0; i < MOEC_LANES && i < count; i++) {
-            moec_ask(moec_at(moec_lane_at(x, table, first + i + ahead), p, type));
-            rows[i] = moec_load_part(moec_lane_at(x, table, first + i), p, type);
+            moec_ask(moec_at(next[i], p, type));
+            rows[i] = moec_load_part(row[i], p, type);
         }
         moec_transpose(rows);
 #pragma GCC unroll 16
