@@ -10,13 +10,15 @@
 #ifndef MOEC_ATTENTION_CHOSEN_H
 #define MOEC_ATTENTION_CHOSEN_H
 
-#include "attention_grad.h"
+#include "attention_listed.h"
 
 enum {
     MOEC_CHOSEN_SPAN = 2048, /* queries of a task */
     MOEC_CHOSEN_KEYS = 16,   /* elements for fewer keys than these are treated together: */
     MOEC_CHOSEN_TILE = MOEC_ATTEND_KEYS / 4, /* at most so many keys of several elements, or */
-    MOEC_CHOSEN_TILES = 8                    /* the keys of so many tiles */
+    MOEC_CHOSEN_TILES = 8,                   /* the keys of so many tiles */
+    MOEC_CHOSEN_AHEAD = 8,                   /* rows of elements from a prefetch to the use */
+    MOEC_CHOSEN_ALONE = 3                    /* a pair alone costs as much as so many of a tile */
 };
 
 /* Buffers of one thread: the softmax of the queries of a span; the elements of some keys as bits;
@@ -73,19 +75,25 @@ MOEC_INLINE uint32_t moec_row_bits(const MoecAttend *attend, const float *row, l
 }
 
 /* The same of each query, by tiles of so many elements. Rows are far apart in memory, so each is
- * read once. */
+ * read once, after a prefetch. Queries of the same block have the same bits. */
 MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end, long tile) {
     MoecChosenScratch *scratch = &moec_chosen_scratch;
-    const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);
-    for (long i = 0; i < span->count; i++) {
-        const long query = span->first + i;
-        const float *row = span->chosen + query / side * step;
+    const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend),
+               number = span->attend->chosen_words ? first / MOEC_WORD : first;
+    const float *row = span->chosen + span->first / side * step;
+    for (long i = 0, until = 0; i < span->count; i++) {
+        const int same = i < until;
         uint32_t any = 0;
+        if (!same) {
+            if (i > 0) row += step;
+            until = ((span->first + i) / side + 1) * side - span->first;
+            if (until + MOEC_CHOSEN_AHEAD * side <= span->count)
+                moec_ask(row + MOEC_CHOSEN_AHEAD * step + number);
+        }
         for (long t = first, k = 0; t < end; t += tile, k++) {
             scratch->chosen[k][i] =
-                i > 0 && query % side != 0
-                    ? scratch->chosen[k][i - 1]
-                    : moec_row_bits(span->attend, row, t, moec_least(t + tile, end));
+                same ? scratch->chosen[k][i - 1]
+                     : moec_row_bits(span->attend, row, t, moec_least(t + tile, end));
             any |= scratch->chosen[k][i];
         }
         scratch->any[i] = any;
@@ -261,8 +269,88 @@ MOEC_FUNCTION void moec_span_elements(const MoecSpan *span, MoecRange range, lon
     }
 }
 
-/* Elements for few keys: tile by tile, or, if most queries of the tiles see most of them, all
- * together, which computes more pairs in less time each. */
+MOEC_INLINE int moec_count_bits(uint32_t bits) {
+    bits -= bits >> 1 & 0x55555555u;
+    bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
+    return (int)(((bits + (bits >> 4)) & 0x0F0F0F0Fu) * 0x01010101u >> 24);
+}
+
+/* Chosen elements of the queries of a span in some tiles. */
+MOEC_FUNCTION long moec_count_chosen(const MoecSpan *span, long tiles) {
+    long count = 0;
+    for (long k = 0; k < tiles; k++)
+        for (long i = 0; i < span->count; i++)
+            count += moec_count_bits(moec_chosen_scratch.chosen[k][i]);
+    return count;
+}
+
+/* Lists the chosen elements, of some from `first` on, of query i of the span: their number. Most
+ * tiles have at most two, which are written whether they exist or not. */
+MOEC_FUNCTION long moec_list_elements(long first, long end, long tile, long i, int *element) {
+    const uint32_t top = (uint32_t)1 << 31;
+    long count = 0;
+    for (long k = 0, at = first; at < end; k++, at += tile) {
+        uint32_t bits = moec_chosen_scratch.chosen[k][i];
+        const long after = count + moec_count_bits(bits);
+        do {
+            element[count++] = (int)at + __builtin_ctz(bits | top);
+            bits &= bits - 1;
+            element[count++] = (int)at + __builtin_ctz(bits | top);
+            bits &= bits - 1;
+        } while (count < after);
+        count = after;
+    }
+    return count;
+}
+
+/* Lists the keys of the tiles from element `first` on that query i of the span attends to. */
+MOEC_FUNCTION void moec_list_keys(const MoecSpan *span, long first, long i, MoecListed *listed) {
+    const MoecAttend *attend = span->attend;
+    const float *documents = span->head->documents;
+    const long tile = moec_tile_elements(attend), side = attend->chosen_block[2],
+               place = span->offset + span->first + i;
+    const MoecRange visible = moec_visible(attend, place), all = listed->keys,
+                    seen = {visible.first > all.first ? visible.first : all.first,
+                            moec_least(visible.end, all.end)};
+    int element[MOEC_ATTEND_KEYS + 2];
+    const long elements =
+        moec_list_elements(first, moec_ceil_div(seen.end, side), tile, i, element);
+    listed->count = 0;
+    for (long n = 0; n < elements; n++) {
+        const MoecRange keys = moec_element_keys(attend, seen, element[n], element[n] + 1);
+        for (long key = keys.first; key < keys.end; key++) {
+            listed->row[listed->count] = (int)(key - all.first);
+            listed->count += documents == NULL || documents[key] == documents[place];
+        }
+    }
+}
+
+/* The keys of the tiles from element `first` on, for one listed query after the other. */
+MOEC_FUNCTION void moec_span_listed(const MoecSpan *span, long queries, MoecRange keys,
+                                    long first) {
+    MoecChosenScratch *state = &moec_chosen_scratch;
+    MoecListed *listed = &moec_listed;
+    listed->attend = span->attend;
+    listed->head = span->head;
+    listed->grad = span->grad;
+    listed->keys = keys;
+    moec_listed_begin(listed);
+    for (long n = 0; n < queries; n++) {
+        const long query = state->list[n], i = query - span->first, place = span->offset + query;
+        moec_listed_fetch(listed, state->list[moec_least(n + MOEC_LISTED_AHEAD, queries - 1)]);
+        moec_list_keys(span, first, i, listed);
+        if (listed->count == 0) continue;
+        if (span->grad != NULL)
+            moec_listed_grad(listed, query, place, state->largest[i], state->total[i]);
+        else
+            moec_listed_attend(listed, query, place, &state->largest[i], &state->sum[i]);
+    }
+    moec_listed_end(listed);
+}
+
+/* Elements for few keys: each query alone if it sees few of the keys of a tile; or tile by tile;
+ * or, if most queries of the tiles see most of them, all together, which computes more pairs in
+ * less time each. */
 MOEC_FUNCTION void moec_span_tiles(const MoecSpan *span, MoecRange range, long first, long end) {
     const MoecChosenScratch *scratch = &moec_chosen_scratch;
     const MoecAttend *attend = span->attend;
@@ -277,6 +365,11 @@ MOEC_FUNCTION void moec_span_tiles(const MoecSpan *span, MoecRange range, long f
     }
     const MoecRange keys = moec_element_keys(attend, range, first, end);
     const long queries = moec_span_list(span, scratch->any, all, keys);
+    if (moec_can_list(attend) &&
+        moec_count_chosen(span, tiles) * MOEC_CHOSEN_ALONE < apart * tile) {
+        moec_span_listed(span, queries, keys, first);
+        return;
+    }
     if (queries * tiles <= 2 * apart) {
         moec_span_keys(span, queries, keys, first);
         return;

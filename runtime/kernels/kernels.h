@@ -35,6 +35,7 @@
 #include "matmul.h"           /* matrix products of static and run-time shapes, packed, blocked */
 #include "attention.h"        /* softmax attention: forward */
 #include "attention_grad.h"   /* its backward pass */
+#include "attention_listed.h" /* a query and listed keys */
 #include "attention_chosen.h" /* attention to chosen pairs, forward and backward */
 #include "attention_step.h"   /* attention over a cache, for one step */
 #include "packing.h"          /* dispatch */

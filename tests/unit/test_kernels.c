@@ -763,7 +763,7 @@ static void attention_to_chosen_pairs(void **state) {
             .window = up_to(200),
             .scale = run % 9 ? 0.5f : -0.5f,
             .cap = run % 4 ? 0 : 2,
-            .chosen_block = {up_to(run % 5 ? 1 : 40), up_to(heads), up_to(run % 7 ? 70 : 5)},
+            .chosen_block = {up_to(run % 5 ? 1 : 40), up_to(heads), up_to(run % 2 ? 70 : 5)},
             .chosen_all = run % 11 == 0,
             .bias_all = run % 3 == 0};
         const int is_step = run % 4 == 1;
