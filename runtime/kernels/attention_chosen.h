@@ -277,20 +277,21 @@ MOEC_INLINE int moec_count_bits(uint32_t bits) {
 
 /* Chosen elements of the queries of a span in some tiles. */
 MOEC_FUNCTION long moec_count_chosen(const MoecSpan *span, long tiles) {
+    const MoecChosenScratch *scratch = &moec_chosen_scratch;
     long count = 0;
     for (long k = 0; k < tiles; k++)
-        for (long i = 0; i < span->count; i++)
-            count += moec_count_bits(moec_chosen_scratch.chosen[k][i]);
+        for (long i = 0; i < span->count; i++) count += moec_count_bits(scratch->chosen[k][i]);
     return count;
 }
 
 /* Lists the chosen elements, of some from `first` on, of query i of the span: their number. Most
  * tiles have at most two, which are written whether they exist or not. */
-MOEC_FUNCTION long moec_list_elements(long first, long end, long tile, long i, int *element) {
+MOEC_FUNCTION long moec_list_elements(const MoecChosenScratch *scratch, long first, long end,
+                                      long tile, long i, int *element) {
     const uint32_t top = (uint32_t)1 << 31;
     long count = 0;
     for (long k = 0, at = first; at < end; k++, at += tile) {
-        uint32_t bits = moec_chosen_scratch.chosen[k][i];
+        uint32_t bits = scratch->chosen[k][i];
         const long after = count + moec_count_bits(bits);
         do {
             element[count++] = (int)at + __builtin_ctz(bits | top);
@@ -304,7 +305,8 @@ MOEC_FUNCTION long moec_list_elements(long first, long end, long tile, long i, i
 }
 
 /* Lists the keys of the tiles from element `first` on that query i of the span attends to. */
-MOEC_FUNCTION void moec_list_keys(const MoecSpan *span, long first, long i, MoecListed *listed) {
+MOEC_FUNCTION void moec_list_keys(const MoecSpan *span, const MoecChosenScratch *scratch,
+                                  long first, long i, MoecListed *listed) {
     const MoecAttend *attend = span->attend;
     const float *documents = span->head->documents;
     const long tile = moec_tile_elements(attend), side = attend->chosen_block[2],
@@ -314,7 +316,7 @@ MOEC_FUNCTION void moec_list_keys(const MoecSpan *span, long first, long i, Moec
                             moec_least(visible.end, all.end)};
     int element[MOEC_ATTEND_KEYS + 2];
     const long elements =
-        moec_list_elements(first, moec_ceil_div(seen.end, side), tile, i, element);
+        moec_list_elements(scratch, first, moec_ceil_div(seen.end, side), tile, i, element);
     listed->count = 0;
     for (long n = 0; n < elements; n++) {
         const MoecRange keys = moec_element_keys(attend, seen, element[n], element[n] + 1);
@@ -338,7 +340,7 @@ MOEC_FUNCTION void moec_span_listed(const MoecSpan *span, long queries, MoecRang
     for (long n = 0; n < queries; n++) {
         const long query = state->list[n], i = query - span->first, place = span->offset + query;
         moec_listed_fetch(listed, state->list[moec_least(n + MOEC_LISTED_AHEAD, queries - 1)]);
-        moec_list_keys(span, first, i, listed);
+        moec_list_keys(span, state, first, i, listed);
         if (listed->count == 0) continue;
         if (span->grad != NULL)
             moec_listed_grad(listed, query, place, state->largest[i], state->total[i]);

@@ -246,7 +246,7 @@ MOEC_FUNCTION void moec_listed_grad(MoecListed *listed, long query, long place, 
     moec_listed_sums(listed, &listed->k, slope, 1.0f, grad->dq + query * head->q_step);
 }
 
-/* Prefetches what the next query reads. */
+/* Prefetches the rows of a later query. */
 MOEC_INLINE void moec_listed_fetch(const MoecListed *listed, long query) {
     const MoecAttend *attend = listed->attend;
     const MoecHead *head = listed->head;

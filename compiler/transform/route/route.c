@@ -91,6 +91,26 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     relation_finish(routing);
 }
 
+/* True if the tensor, or values of its entries, are only read as masks of attention, which reads
+ * all entries: rows would be written back. */
+static bool only_masks_attention(const Routing *routing, const Tensor *tensor) {
+    bool read = false;
+    LIST_EACH(const TensorAccess, access, &routing->def_use->accesses[tensor->id]) {
+        const Statement *statement = routing->def_use->points[access->position].statement;
+        const AttendOptions *options = &statement->attention;
+        if (access->write) continue;
+        read = true;
+        if (statement->kind == STATEMENT_CALL
+                ? !options->chosen ||
+                      call_input(statement, attend_chosen(options))->tensor != tensor
+                : statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+                      statement->target->tensor == tensor ||
+                      !only_masks_attention(routing, statement->target->tensor))
+            return false;
+    }
+    return read;
+}
+
 /* True if the statement makes a mask: a choice, or the mask of a reduction. */
 static bool makes_mask(const Routing *routing, Statement *statement) {
     if (statement_selects(statement)) return true;
@@ -175,7 +195,8 @@ static const ProgramPoint *next_mask(Routing *routing) {
     for (int i = 0; i < def_use->count; i++) {
         ProgramPoint *point = &def_use->points[i];
         if (makes_mask(routing, point->statement) &&
-            list_find(routing->done, mask_target(point->statement)->tensor) < 0)
+            list_find(routing->done, mask_target(point->statement)->tensor) < 0 &&
+            !only_masks_attention(routing, mask_target(point->statement)->tensor))
             list_push(routing->program->arena, &open, point);
     }
     const ProgramPoint *next = open.count ? open.items[0] : NULL;
