@@ -3,8 +3,9 @@
  * chosen[batch or 1, query blocks, head blocks, key blocks] has one element for so many queries,
  * heads and keys, or one number for MOEC_WORD elements: element i of them is its bit i. A query
  * attends to the keys of the elements that are not 0, in addition to the mask. The queries that
- * attend to any of a few keys are listed and multiplied together, however far apart they are. The
- * cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys or more. The running
+ * attend to any of a few keys are listed and multiplied together, however far apart they are; the
+ * cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys or more. Otherwise,
+ * queries that attend to few of the keys read those alone (attention_listed.h). The running
  * softmax of all queries of a span is in memory. Results do not depend on the number of threads.
  */
 #ifndef MOEC_ATTENTION_CHOSEN_H
@@ -284,8 +285,8 @@ MOEC_FUNCTION long moec_count_chosen(const MoecSpan *span, long tiles) {
     return count;
 }
 
-/* Lists the chosen elements, of some from `first` on, of query i of the span: their number. Most
- * tiles have at most two, which are written whether they exist or not. */
+/* Writes the chosen elements of query i of the span, of elements first .. end-1, and up to two more
+ * after them; returns their number. Most tiles have at most two: no branch depends on these. */
 MOEC_FUNCTION long moec_list_elements(const MoecChosenScratch *scratch, long first, long end,
                                       long tile, long i, int *element) {
     const uint32_t top = (uint32_t)1 << 31;
