@@ -176,9 +176,9 @@ MOEC_LARGE void moec_listed_spread(const MoecListed *listed, const MoecListedRow
     for (; c < rows->step; c += MOEC_LANES) moec_listed_spread_of(listed, rows, c, weight, x, 1);
 }
 
-/* Scores of the query at position `place` into `weight`; the derivative of each by q.k into `bend`.
+/* Scores of the query at position `position` into `weight`; the derivative of each by q.k into `bend`.
  */
-MOEC_FUNCTION void moec_listed_scores(MoecListed *listed, long query, long place) {
+MOEC_FUNCTION void moec_listed_scores(MoecListed *listed, long query, long position) {
     const MoecAttend *attend = listed->attend;
     const MoecHead *head = listed->head;
     const float scale = attend->scale, cap = attend->cap;
@@ -196,15 +196,15 @@ MOEC_FUNCTION void moec_listed_scores(MoecListed *listed, long query, long place
         weight[j] = cap * z;
         listed->bend[j] *= 1.0f - z * z;
     }
-    const float *bias = head->bias != NULL ? head->bias + place - listed->keys.first : NULL;
+    const float *bias = head->bias != NULL ? head->bias + position - listed->keys.first : NULL;
     for (long j = 0; j < listed->count && bias != NULL; j++) weight[j] += bias[-listed->row[j]];
 }
 
 /* Adds the keys to the running softmax of the query and to its output. */
-MOEC_FUNCTION void moec_listed_attend(MoecListed *listed, long query, long place, float *largest,
+MOEC_FUNCTION void moec_listed_attend(MoecListed *listed, long query, long position, float *largest,
                                       float *sum) {
     float *weight = listed->weight, most = *largest, total = 0.0f;
-    moec_listed_scores(listed, query, place);
+    moec_listed_scores(listed, query, position);
 #pragma omp simd reduction(max : most)
     for (long j = 0; j < listed->count; j++) most = weight[j] > most ? weight[j] : most;
     const float fade = most > *largest ? moec_exp_weight(*largest - most) : 1.0f,
@@ -222,13 +222,13 @@ MOEC_FUNCTION void moec_listed_attend(MoecListed *listed, long query, long place
 
 /* Adds the contribution of the query and the keys to dq and to the gradients of the rows. lse: of
  * the query; total: the product of its output and the gradient of that. */
-MOEC_FUNCTION void moec_listed_grad(MoecListed *listed, long query, long place, float lse,
+MOEC_FUNCTION void moec_listed_grad(MoecListed *listed, long query, long position, float lse,
                                     float total) {
     const MoecAttend *attend = listed->attend;
     const MoecHead *head = listed->head;
     const MoecHeadGrad *grad = listed->grad;
     float *weight = listed->weight, *slope = listed->slope;
-    moec_listed_scores(listed, query, place);
+    moec_listed_scores(listed, query, position);
     moec_listed_row(moec_at(grad->output_grad, query * head->o_step, attend->grad_type),
                     attend->value_width, attend->grad_type, 1.0f, listed->output);
     moec_listed_dots(listed, &listed->v, listed->output, slope);
@@ -237,7 +237,7 @@ MOEC_FUNCTION void moec_listed_grad(MoecListed *listed, long query, long place, 
         weight[j] = moec_exp_weight(weight[j] - lse);
         slope[j] = weight[j] * (slope[j] - total);
     }
-    float *dbias = grad->dbias != NULL ? grad->dbias + place - listed->keys.first : NULL;
+    float *dbias = grad->dbias != NULL ? grad->dbias + position - listed->keys.first : NULL;
     for (long j = 0; j < listed->count && dbias != NULL; j++) dbias[-listed->row[j]] += slope[j];
 #pragma omp simd
     for (long j = 0; j < listed->count; j++) slope[j] *= listed->bend[j];

@@ -91,22 +91,37 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     relation_finish(routing);
 }
 
-/* True if the tensor, or values of its entries, are only read as masks of attention, which reads
- * all entries: rows would be written back. */
+/* True for an equation of single entries that reads nothing but the tensor. */
+static bool is_pointwise_of(const Routing *routing, const Statement *statement,
+                            const Tensor *tensor) {
+    List reads = {0};
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->target->tensor == tensor)
+        return false;
+    reads_of(routing->program->arena, statement, &reads);
+    LIST_EACH(const Expr, read, &reads)
+        if (read->tensor != tensor) return false;
+    return true;
+}
+
+static bool is_mask_of(const Statement *attend, const Tensor *tensor) {
+    const AttendOptions *options = &attend->attention;
+    return attend->kind == STATEMENT_CALL && options->chosen &&
+           call_input(attend, attend_chosen(options))->tensor == tensor;
+}
+
+/* True if the tensor, or equations of its entries alone, are only read as masks of attention. That
+ * reads all entries: rows would be written back. */
 static bool only_masks_attention(const Routing *routing, const Tensor *tensor) {
     bool read = false;
     LIST_EACH(const TensorAccess, access, &routing->def_use->accesses[tensor->id]) {
         const Statement *statement = routing->def_use->points[access->position].statement;
-        const AttendOptions *options = &statement->attention;
         if (access->write) continue;
-        read = true;
-        if (statement->kind == STATEMENT_CALL
-                ? !options->chosen ||
-                      call_input(statement, attend_chosen(options))->tensor != tensor
-                : statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
-                      statement->target->tensor == tensor ||
-                      !only_masks_attention(routing, statement->target->tensor))
+        if (!is_mask_of(statement, tensor) &&
+            !(is_pointwise_of(routing, statement, tensor) &&
+              only_masks_attention(routing, statement->target->tensor)))
             return false;
+        read = true;
     }
     return read;
 }
