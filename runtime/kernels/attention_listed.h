@@ -176,8 +176,7 @@ MOEC_LARGE void moec_listed_spread(const MoecListed *listed, const MoecListedRow
     for (; c < rows->step; c += MOEC_LANES) moec_listed_spread_of(listed, rows, c, weight, x, 1);
 }
 
-/* Scores of the query at position `position` into `weight`; the derivative of each by q.k into `bend`.
- */
+/* Scores of a query, at `position`, into `weight`; the derivative of each by q.k into `bend`. */
 MOEC_FUNCTION void moec_listed_scores(MoecListed *listed, long query, long position) {
     const MoecAttend *attend = listed->attend;
     const MoecHead *head = listed->head;
